@@ -1,0 +1,1 @@
+//! The launcher, the shim and the Python host that run agents.

@@ -1,0 +1,1 @@
+//! The rollout driver: datasets, generate functions, rewards, ledger and output around rollout-engine.

@@ -1,0 +1,1 @@
+//! The batch loop of a rollout as a pure state machine: groups, dynamic sampling, abort, ledger.

@@ -1,0 +1,1 @@
+//! The session router in front of the SGLang engines of one pool.

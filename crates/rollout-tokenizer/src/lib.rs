@@ -1,0 +1,1 @@
+//! Hugging Face tokenizers and chat templates, rendered as transformers renders them.

@@ -1,0 +1,1 @@
+//! Wire types and HTTP client of the SGLang server.

@@ -1,0 +1,1 @@
+//! A simulated SGLang engine: the server's wire without a GPU.

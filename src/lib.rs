@@ -1,0 +1,1 @@
+//! The rollout-operator: RL rollouts as Kubernetes objects.

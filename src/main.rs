@@ -1,0 +1,2 @@
+//! The `rollout-operator` command.
+fn main() {}
