@@ -1,2 +1,8 @@
 //! The `rollout-operator` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    rollout_operator::cli::main().await
+}

@@ -1,0 +1,1 @@
+//! The custom resources of group `rollout-operator.dev`, version `v1alpha1`.

@@ -1,0 +1,76 @@
+//! The command line: one file per sub-command. Standard output is data, standard error is talk.
+
+mod agent;
+mod crds;
+mod driver;
+mod local;
+mod plugins;
+mod router;
+mod samples;
+mod simulate_engine;
+mod validate;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// RL rollouts as Kubernetes objects.
+#[derive(Debug, Parser)]
+#[command(name = "rollout-operator", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs one `RolloutJob` on this machine, from the same manifests that `kubectl apply` takes.
+    Local(local::Args),
+    /// Checks manifests offline with the rules of the custom resource definitions.
+    Validate(validate::Args),
+    /// Prints the custom resource definitions, or writes them to a directory.
+    Crds(crds::Args),
+    /// Shows and checks training samples.
+    Samples(samples::Args),
+    /// Runs a simulated SGLang engine.
+    SimulateEngine(simulate_engine::Args),
+    /// Runs the session router in front of the engines of one pool.
+    Router(router::Args),
+    /// Runs the driver of one job.
+    Driver(driver::Args),
+    /// Runs the launcher or the shim of an agent pod.
+    Agent(agent::Args),
+    /// Runs the Python plug-in host beside the driver.
+    Plugins(plugins::Args),
+}
+
+/// Parses the command line and runs the sub-command. Errors go to standard error, with their causes.
+pub async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Local(args) => local::run(args).await,
+        Command::Validate(args) => validate::run(args).await,
+        Command::Crds(args) => crds::run(args).await,
+        Command::Samples(args) => samples::run(args).await,
+        Command::SimulateEngine(args) => simulate_engine::run(args).await,
+        Command::Router(args) => router::run(args).await,
+        Command::Driver(args) => driver::run(args).await,
+        Command::Agent(args) => agent::run(args).await,
+        Command::Plugins(args) => plugins::run(args).await,
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            report(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "the one place where an error reaches the person"
+)]
+fn report(error: &anyhow::Error) {
+    eprintln!("error: {error:#}");
+}
