@@ -1,1 +1,3 @@
-//! Integration tests.
+//! Integration tests of the whole package, one module per area.
+
+mod layers;
