@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Runs one RolloutJob without a cluster.
+/// Runs one job on this machine.
 #[derive(Debug, clap::Args)]
 pub struct Args {}
 

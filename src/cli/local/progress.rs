@@ -1,0 +1,185 @@
+//! Progress of a run on standard error: a bar on a terminal, else a line whenever something changed.
+
+use std::{
+    io::{IsTerminal, Write},
+    time::{Duration, Instant},
+};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Least time between two plain lines.
+const LINE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// What the driver's `/status` says (docs/protocol.md section 5).
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Status {
+    pub(super) phase: String,
+    pub(super) step: u64,
+    pub(super) progress: Progress,
+    pub(super) teardown: Value,
+    pub(super) result: Option<Outcome>,
+}
+
+/// Counters of a run: the `progress` of a job's status.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Progress {
+    pub(super) step: u64,
+    pub(super) groups: Groups,
+    pub(super) sessions: Sessions,
+    pub(super) tokens: Tokens,
+    pub(super) reward_mean: Option<String>,
+}
+
+/// Prompt groups by state.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Groups {
+    pub(super) target: u64,
+    pub(super) kept: u64,
+    pub(super) filtered: u64,
+    pub(super) in_flight: u64,
+    pub(super) recycled: u64,
+    pub(super) failed: u64,
+    pub(super) lost: u64,
+}
+
+/// Sessions by outcome.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Sessions {
+    pub(super) active: u64,
+    pub(super) completed: u64,
+    pub(super) truncated: u64,
+    pub(super) aborted: u64,
+    pub(super) agent_failed: u64,
+    pub(super) infra_failed: u64,
+}
+
+/// Tokens.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Tokens {
+    pub(super) generated: u64,
+    pub(super) discarded: u64,
+    pub(super) cached: u64,
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Outcome {
+    pub(super) reason: String,
+    pub(super) message: String,
+    pub(super) success: bool,
+}
+
+/// Shows progress.
+pub(super) struct Display {
+    bar: Option<ProgressBar>,
+    last_line: String,
+    last_shown: Option<Instant>,
+    tokens: Option<(Instant, u64)>,
+    rate: f64,
+}
+
+impl Display {
+    /// A bar when standard error is a terminal, else lines.
+    pub(super) fn new() -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr_with_hz(8));
+            if let Ok(style) = ProgressStyle::with_template("{elapsed_precise} [{bar:32}] {msg}") {
+                bar.set_style(style.progress_chars("=> "));
+            }
+            bar
+        });
+        Self { bar, last_line: String::new(), last_shown: None, tokens: None, rate: 0.0 }
+    }
+
+    /// Shows what the driver says now.
+    pub(super) fn show(&mut self, status: &Status) {
+        let now = Instant::now();
+        let generated = status.progress.tokens.generated;
+        if let Some((at, before)) = self.tokens
+            && now.duration_since(at) > Duration::from_millis(900)
+        {
+            self.rate = per_second(generated.saturating_sub(before), now.duration_since(at));
+            self.tokens = Some((now, generated));
+        }
+        self.tokens.get_or_insert((now, generated));
+        let line = summary(status);
+        if let Some(bar) = &self.bar {
+            bar.set_length(status.progress.groups.target.max(1));
+            bar.set_position(status.progress.groups.kept);
+            bar.set_message(format!("{line}, {:.0} tokens/s", self.rate));
+        } else if line != self.last_line && self.last_shown.is_none_or(|shown| now.duration_since(shown) >= LINE_INTERVAL) {
+            self.last_shown = Some(now);
+            say(&line);
+            self.last_line = line;
+        }
+    }
+
+    /// Says a line of talk beside the bar.
+    pub(super) fn say(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| say(line)),
+            None => say(line),
+        }
+    }
+
+    /// Takes the bar away.
+    pub(super) fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Writes a line to standard error; a closed standard error is nobody's loss.
+pub(super) fn say(line: &str) {
+    drop(writeln!(std::io::stderr(), "{line}"));
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+fn per_second(count: u64, elapsed: Duration) -> f64 {
+    count as f64 / elapsed.as_secs_f64().max(1e-3)
+}
+
+fn summary(status: &Status) -> String {
+    let Progress { step, groups, sessions, tokens, reward_mean } = &status.progress;
+    let mut line = format!("{} step {step}: groups {}/{}", status.phase, groups.kept, groups.target);
+    let mut add = |count: u64, what: &str| {
+        if count > 0 {
+            line.push_str(&format!(", {count} {what}"));
+        }
+    };
+    add(groups.filtered, "filtered");
+    add(groups.recycled, "recycled");
+    add(groups.failed, "failed");
+    add(groups.lost, "lost");
+    add(sessions.active, "sessions running");
+    add(sessions.infra_failed, "lost sessions");
+    add(tokens.generated, "tokens");
+    if let Some(mean) = reward_mean {
+        line.push_str(&format!(", reward {mean}"));
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_names_what_is_there() {
+        let status: Status = serde_json::from_value(serde_json::json!({
+            "phase": "Running", "attempt": 1, "step": 0, "result": null, "teardown": {},
+            "progress": {"step": 0, "groups": {"target": 8, "kept": 2, "filtered": 1, "inFlight": 5}, "tokens": {"generated": 120}, "rewardMean": "0.50"},
+        }))
+        .unwrap();
+        assert_eq!(summary(&status), "Running step 0: groups 2/8, 1 filtered, 120 tokens, reward 0.50");
+    }
+}

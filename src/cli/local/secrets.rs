@@ -1,0 +1,57 @@
+//! Tokens of one run: made at start, never written into a manifest, an argument or an environment.
+
+use std::{fs, io, os::unix::fs::OpenOptionsExt, path::Path};
+
+use rand::RngExt;
+use sha2::Sha256;
+
+use hmac::{Hmac, KeyInit, Mac};
+
+/// The secrets of a run.
+#[derive(Clone)]
+pub(super) struct Secrets {
+    /// Bearer of the router's control port.
+    pub(super) control_token: String,
+    claim_secret: String,
+}
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Secrets")
+    }
+}
+
+impl Secrets {
+    /// New random secrets.
+    pub(super) fn generate() -> Self {
+        Self { control_token: random_hex(), claim_secret: random_hex() }
+    }
+
+    /// Writes both into files that only this user can read. Answers nothing: the names are fixed, `control-token` and `claim-secret`.
+    pub(super) fn write(&self, directory: &Path) -> io::Result<()> {
+        for (name, value) in [("control-token", &self.control_token), ("claim-secret", &self.claim_secret)] {
+            let path = directory.join(name);
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+            io::Write::write_all(&mut file, value.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// The claim token of one pod (docs/protocol.md section 2).
+    pub(super) fn claim_token(&self, job: &str, slot: u32, generation: u32) -> String {
+        let pod = format!("{job}/{slot}/{generation}");
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(self.claim_secret.as_bytes());
+        mac.update(pod.as_bytes());
+        let signature: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{pod}/{signature}")
+    }
+}
+
+fn random_hex() -> String {
+    let bytes: [u8; 32] = rand::rng().random();
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

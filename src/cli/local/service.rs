@@ -1,0 +1,197 @@
+//! Child processes that are kept running: what the kubelet does for the containers of a pod.
+//!
+//! A child gets a pipe as standard input and ends when that pipe closes, so that nothing outlives a `kill -9` of this process. Its
+//! first line on standard output is one JSON object that says where it listens; everything else it prints goes to its log file. It
+//! runs in a process group of its own: a Ctrl-C at the terminal reaches only us, and we end the children in order.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+
+use nix::{
+    sys::signal::{Signal, kill, killpg},
+    unistd::Pid,
+};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    process::{Child, ChildStdin, Command},
+    sync::watch,
+    time::{Instant, sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+/// How long a child may take until it says where it listens.
+const READY_DEADLINE: Duration = Duration::from_secs(30);
+
+/// A child that ran this long counts as healthy: its restarts are forgiven.
+const HEALTHY_AFTER: Duration = Duration::from_secs(60);
+
+/// Bytes of a log that an error shows.
+const LOG_TAIL: usize = 2048;
+
+/// A failure to run a child.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ServiceError {
+    #[error("start {name}")]
+    Start { name: String, source: io::Error },
+    #[error("{name} did not say within {} s where it listens; its log ({log}) ends with:\n{tail}", READY_DEADLINE.as_secs())]
+    NotReady { name: String, log: String, tail: String },
+    #[error("{name} ended with {status} {restarts} times in a row; its log ({log}) ends with:\n{tail}")]
+    KeepsFailing { name: String, status: String, restarts: u32, log: String, tail: String },
+}
+
+/// What to start.
+#[derive(Debug, Clone)]
+pub(super) struct Spec {
+    /// Name in messages and of the log file.
+    pub(super) name: String,
+    pub(super) program: PathBuf,
+    pub(super) args: Vec<String>,
+    /// Written to standard input first, with a line break.
+    pub(super) first_line: Option<String>,
+    /// Where its output goes.
+    pub(super) log: PathBuf,
+    /// Whether its first line on standard output is a JSON object to wait for.
+    pub(super) announces: bool,
+}
+
+/// A running child.
+pub(super) struct Process {
+    name: String,
+    child: Child,
+    pid: Pid,
+    _stdin: ChildStdin,
+    /// What it announced, or null.
+    pub(super) announcement: Value,
+}
+
+impl Process {
+    /// Starts a child and waits for its announcement.
+    pub(super) async fn start(spec: &Spec) -> Result<Self, ServiceError> {
+        let start_error = |source| ServiceError::Start { name: spec.name.clone(), source };
+        let log = open_log(&spec.log).map_err(start_error)?;
+        let mut child = Command::new(&spec.program)
+            .args(&spec.args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::from(log.try_clone().map_err(start_error)?))
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(start_error)?;
+        let pipes = (child.stdin.take(), child.stdout.take(), child.id());
+        let (Some(mut stdin), Some(stdout), Some(id)) = pipes else {
+            return Err(start_error(io::Error::other("it ended before it could be spoken to")));
+        };
+        if let Some(line) = &spec.first_line {
+            stdin.write_all(format!("{line}\n").as_bytes()).await.map_err(start_error)?;
+        }
+        let mut lines = BufReader::new(stdout).lines();
+        let announcement = if spec.announces {
+            let line = timeout(READY_DEADLINE, lines.next_line()).await.ok().and_then(Result::ok).flatten();
+            line.and_then(|line| serde_json::from_str(&line).ok()).ok_or_else(|| ServiceError::NotReady {
+                name: spec.name.clone(),
+                log: spec.log.display().to_string(),
+                tail: tail(&spec.log),
+            })?
+        } else {
+            Value::Null
+        };
+        let pid = Pid::from_raw(i32::try_from(id).map_err(|error| start_error(io::Error::other(error)))?);
+        Ok(Self { name: spec.name.clone(), child, pid, _stdin: stdin, announcement })
+    }
+
+    /// The name it was started under.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Waits for its end.
+    pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait().await
+    }
+
+    /// Sends SIGTERM.
+    pub(super) fn terminate(&self) {
+        if self.child.id().is_some() {
+            drop(kill(self.pid, Signal::SIGTERM));
+        }
+    }
+
+    /// SIGTERM, then after `grace` SIGKILL to the whole process group.
+    pub(super) async fn stop(mut self, grace: Duration) {
+        self.terminate();
+        if timeout(grace, self.child.wait()).await.is_err() {
+            tracing::warn!(name = self.name, "did not end in time and is killed");
+            drop(killpg(self.pid, Signal::SIGKILL));
+            drop(self.child.wait().await);
+        }
+    }
+}
+
+/// Keeps a child running until `cancel`, then stops it within `grace`.
+///
+/// `spec` builds the command from what the child announced before (null at first), so that a restarted child can take its old port.
+/// What it announces last is in `announced`. Restarts wait 0.1 s, doubling to 5 s; after `limit` restarts in a row it is an error.
+pub(super) async fn keep_running(
+    spec: impl Fn(&Value) -> Spec,
+    limit: u32,
+    grace: Duration,
+    announced: watch::Sender<Value>,
+    cancel: CancellationToken,
+) -> Result<(), ServiceError> {
+    let mut restarts = 0;
+    let mut last = Value::Null;
+    loop {
+        let current = spec(&last);
+        let started = Instant::now();
+        let status = match Process::start(&current).await {
+            Ok(mut process) => {
+                last = process.announcement.clone();
+                announced.send_replace(last.clone());
+                tokio::select! {
+                    () = cancel.cancelled() => {
+                        process.stop(grace).await;
+                        return Ok(());
+                    }
+                    status = process.wait() => status.map_or_else(|error| error.to_string(), |status| status.to_string()),
+                }
+            }
+            Err(error) if restarts == 0 => return Err(error),
+            Err(error) => error.to_string(),
+        };
+        if started.elapsed() > HEALTHY_AFTER {
+            restarts = 0;
+        }
+        if restarts >= limit {
+            let (log, tail) = (current.log.display().to_string(), tail(&current.log));
+            return Err(ServiceError::KeepsFailing { name: current.name, status, restarts, log, tail });
+        }
+        tracing::warn!(name = current.name, status, "ended and is started again");
+        let pause = Duration::from_millis(100 << restarts.min(6)).min(Duration::from_secs(5));
+        restarts += 1;
+        tokio::select! {
+            () = cancel.cancelled() => return Ok(()),
+            () = sleep(pause) => {}
+        }
+    }
+}
+
+/// Opens a log file for appending.
+pub(super) fn open_log(path: &Path) -> io::Result<File> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+/// The end of a log file, for an error message.
+pub(super) fn tail(path: &Path) -> String {
+    let text = fs::read(path).unwrap_or_default();
+    String::from_utf8_lossy(&text[text.len().saturating_sub(LOG_TAIL)..]).trim_end().to_owned()
+}

@@ -1,0 +1,283 @@
+//! The output directory of a local run, and what makes a second start resume it.
+//!
+//! ```text
+//! DIR/                samples-<step>.jsonl, manifest.json
+//! DIR/.rollout/       job.json    whose directory this is, and the spec it started with
+//!                     lock        held while a run is going on
+//!                     ledger/  dataset.jsonl  code/  logs/
+//! ```
+//!
+//! Sockets and secrets live in a short-lived directory of their own: a socket's path is limited to 107 bytes.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// Members of a job's spec that may change after it started.
+const UNFROZEN: [&str; 9] = [
+    "/activeDeadlineSeconds",
+    "/backoffLimit",
+    "/cleanup",
+    "/generate/agentic/warmPods",
+    "/managedBy",
+    "/preRunningDeadlineSeconds",
+    "/rollout/concurrency",
+    "/suspend",
+    "/ttlSecondsAfterFinished",
+];
+
+/// A reason not to use a directory.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WorkDirError {
+    #[error("{path}")]
+    Io { path: String, source: io::Error },
+    #[error("{path} is in use by another run")]
+    InUse { path: String },
+    #[error("{path} is not readable as the record of a run: {problem}; take another --output")]
+    BrokenStamp { path: String, problem: String },
+    #[error("{path} is the output of job {owner}, not of {job}; take another --output")]
+    OtherJob { path: String, owner: String, job: String },
+    #[error("the job in {path} has started with another spec; take another --output, or set back: {}", changes.join("; "))]
+    SpecChanged { path: String, changes: Vec<String> },
+    #[error("{path} was started with another data set; take another --output")]
+    DatasetChanged { path: String },
+    #[error("{path} holds files that no run of ours wrote ({example}); take an empty directory for --output")]
+    NotEmpty { path: String, example: String },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Stamp {
+    version: u32,
+    job: String,
+    namespace: String,
+    uid: String,
+    attempt: u32,
+    spec: Value,
+    dataset_sha256: String,
+    run_directory: Option<PathBuf>,
+}
+
+/// The job that a directory is for.
+#[derive(Debug)]
+pub(super) struct Job<'a> {
+    pub(super) name: &'a str,
+    pub(super) namespace: &'a str,
+    pub(super) spec: &'a Value,
+    pub(super) dataset: &'a [u8],
+}
+
+/// A locked output directory.
+#[derive(Debug)]
+pub(super) struct WorkDir {
+    /// Where samples go.
+    pub(super) output: PathBuf,
+    /// `DIR/.rollout`.
+    pub(super) state: PathBuf,
+    /// Sockets and secrets; removed when the run ends, or by the next one.
+    pub(super) run: tempfile::TempDir,
+    /// Stays the same for all starts.
+    pub(super) uid: String,
+    /// Counts the starts, from 1.
+    pub(super) attempt: u32,
+    _lock: File,
+}
+
+impl WorkDir {
+    /// Opens or resumes a directory, and counts the attempt.
+    pub(super) fn open(output: &Path, job: &Job<'_>, new_uid: impl FnOnce() -> String) -> Result<Self, WorkDirError> {
+        let state = output.join(".rollout");
+        if !state.exists() {
+            refuse_foreign_files(output)?;
+        }
+        fs::create_dir_all(&state).map_err(at(&state))?;
+        let output = output.canonicalize().map_err(at(output))?;
+        let state = output.join(".rollout");
+        let lock_path = state.join("lock");
+        let lock = File::create(&lock_path).map_err(at(&lock_path))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(WorkDirError::InUse { path: output.display().to_string() }),
+            Err(TryLockError::Error(source)) => return Err(at(&lock_path)(source)),
+        }
+        let dataset_sha256: String = Sha256::digest(job.dataset).iter().map(|byte| format!("{byte:02x}")).collect();
+        let stamp_path = state.join("job.json");
+        let mut stamp = match read_stamp(&stamp_path)? {
+            Some(stamp) => {
+                check(&output, &stamp, job, &dataset_sha256)?;
+                remove_stale(stamp.run_directory.as_deref());
+                stamp
+            }
+            None => Stamp {
+                version: 1,
+                job: job.name.to_owned(),
+                namespace: job.namespace.to_owned(),
+                uid: new_uid(),
+                attempt: 0,
+                spec: job.spec.clone(),
+                dataset_sha256,
+                run_directory: None,
+            },
+        };
+        let run = tempfile::Builder::new().prefix("rollout-").tempdir().map_err(at(Path::new("a temporary directory")))?;
+        stamp.attempt += 1;
+        stamp.spec = job.spec.clone();
+        stamp.run_directory = Some(run.path().to_owned());
+        write_whole(&stamp_path, &serde_json::to_vec_pretty(&stamp).unwrap_or_default())?;
+        Ok(Self { output, state, run, uid: stamp.uid, attempt: stamp.attempt, _lock: lock })
+    }
+
+    /// Writes a file below `.rollout`, whole or not at all.
+    pub(super) fn write(&self, relative: &str, content: &[u8]) -> Result<PathBuf, WorkDirError> {
+        let path = self.state.join(relative);
+        write_whole(&path, content)?;
+        Ok(path)
+    }
+
+    /// A directory below `.rollout`, made if it is not there.
+    pub(super) fn directory(&self, relative: &str) -> Result<PathBuf, WorkDirError> {
+        let path = self.state.join(relative);
+        fs::create_dir_all(&path).map_err(at(&path))?;
+        Ok(path)
+    }
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> WorkDirError {
+    let path = path.display().to_string();
+    move |source| WorkDirError::Io { path, source }
+}
+
+fn refuse_foreign_files(output: &Path) -> Result<(), WorkDirError> {
+    let Ok(mut entries) = fs::read_dir(output) else { return Ok(()) };
+    match entries.next() {
+        Some(Ok(entry)) => {
+            let example = entry.file_name().to_string_lossy().into_owned();
+            Err(WorkDirError::NotEmpty { path: output.display().to_string(), example })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn read_stamp(path: &Path) -> Result<Option<Stamp>, WorkDirError> {
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(at(path)(error)),
+    };
+    let broken = |problem: String| WorkDirError::BrokenStamp { path: path.display().to_string(), problem };
+    let stamp: Stamp = serde_json::from_slice(&text).map_err(|error| broken(error.to_string()))?;
+    if stamp.version != 1 {
+        return Err(broken(format!("it has version {}", stamp.version)));
+    }
+    Ok(Some(stamp))
+}
+
+fn check(output: &Path, stamp: &Stamp, job: &Job<'_>, dataset_sha256: &str) -> Result<(), WorkDirError> {
+    let path = output.display().to_string();
+    if (stamp.job.as_str(), stamp.namespace.as_str()) != (job.name, job.namespace) {
+        let name = |namespace: &str, name: &str| format!("{namespace}/{name}");
+        return Err(WorkDirError::OtherJob {
+            path,
+            owner: name(&stamp.namespace, &stamp.job),
+            job: name(job.namespace, job.name),
+        });
+    }
+    let mut changes = Vec::new();
+    frozen_changes("", &stamp.spec, job.spec, &mut changes);
+    if !changes.is_empty() {
+        return Err(WorkDirError::SpecChanged { path, changes });
+    }
+    if stamp.dataset_sha256 != dataset_sha256 {
+        return Err(WorkDirError::DatasetChanged { path });
+    }
+    Ok(())
+}
+
+/// Paths of frozen members that differ, with both values.
+fn frozen_changes(path: &str, old: &Value, new: &Value, changes: &mut Vec<String>) {
+    if old == new || UNFROZEN.contains(&path) {
+        return;
+    }
+    if let (Value::Object(old_members), Value::Object(new_members)) = (old, new) {
+        let names = old_members.keys().chain(new_members.keys().filter(|name| !old_members.contains_key(*name)));
+        for name in names {
+            let member = |members: &serde_json::Map<String, Value>| members.get(name).cloned().unwrap_or(Value::Null);
+            frozen_changes(&format!("{path}/{name}"), &member(old_members), &member(new_members), changes);
+        }
+    } else {
+        changes.push(format!("spec{} was {old}, is {new}", path.replace('/', ".")));
+    }
+}
+
+/// Removes what a killed run left behind. Only directories that carry our prefix.
+fn remove_stale(run: Option<&Path>) {
+    let ours = |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("rollout-"));
+    if let Some(path) = run.filter(|path| ours(path) && path.is_dir())
+        && let Err(error) = fs::remove_dir_all(path)
+    {
+        tracing::debug!(path = %path.display(), %error, "the directory of an earlier run stays");
+    }
+}
+
+fn write_whole(path: &Path, content: &[u8]) -> Result<(), WorkDirError> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(at(parent))?;
+    }
+    let temporary = path.with_extension("tmp");
+    let mut file = File::create(&temporary).map_err(at(&temporary))?;
+    file.write_all(content).and_then(|()| file.sync_all()).map_err(at(&temporary))?;
+    fs::rename(&temporary, path).map_err(at(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn open(output: &Path, name: &str, spec: &Value, dataset: &[u8]) -> Result<WorkDir, WorkDirError> {
+        WorkDir::open(output, &Job { name, namespace: "default", spec, dataset }, || "uid-1".to_owned())
+    }
+
+    #[test]
+    fn a_second_start_resumes_and_counts() {
+        let home = tempfile::tempdir().unwrap();
+        let output = home.path().join("out");
+        let spec = json!({"rollout": {"batchSize": 4}});
+        assert_eq!(open(&output, "a", &spec, b"x").unwrap().attempt, 1);
+        let again = open(&output, "a", &json!({"rollout": {"batchSize": 4}, "suspend": true}), b"x").unwrap();
+        assert_eq!((again.attempt, again.uid.as_str()), (2, "uid-1"));
+    }
+
+    #[test]
+    fn a_running_job_keeps_its_directory() {
+        let home = tempfile::tempdir().unwrap();
+        let first = open(home.path(), "a", &json!({}), b"x").unwrap();
+        let second = open(home.path(), "a", &json!({}), b"x").unwrap_err();
+        assert!(second.to_string().ends_with("is in use by another run"), "{second}");
+        drop(first);
+        open(home.path(), "a", &json!({}), b"x").unwrap();
+    }
+
+    #[test]
+    fn what_does_not_belong_together_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let output = home.path().join("out");
+        let spec = json!({"rollout": {"batchSize": 4}});
+        drop(open(&output, "a", &spec, b"x").unwrap());
+        let text = |result: Result<WorkDir, WorkDirError>| result.unwrap_err().to_string();
+        assert!(text(open(&output, "b", &spec, b"x")).contains("is the output of job default/a, not of default/b"));
+        let changed = text(open(&output, "a", &json!({"rollout": {"batchSize": 8}}), b"x"));
+        assert!(changed.ends_with("spec.rollout.batchSize was 4, is 8"), "{changed}");
+        assert!(text(open(&output, "a", &spec, b"y")).contains("another data set"));
+        fs::write(output.join(".rollout/job.json"), "{").unwrap();
+        assert!(text(open(&output, "a", &spec, b"x")).contains("not readable as the record of a run"));
+        fs::write(home.path().join("thesis.tex"), "").unwrap();
+        assert!(text(open(home.path(), "a", &spec, b"x")).contains("no run of ours wrote"));
+    }
+}
