@@ -1,0 +1,71 @@
+//! The Jinja environment that `transformers` sets up for chat templates.
+
+use std::error::Error as _;
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
+
+use super::{json, methods};
+
+/// An error raised by the template itself; travels as the source of a `minijinja::Error`.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Raised(String);
+
+pub(super) fn chat() -> Result<Environment<'static>, Error> {
+    let mut environment = Environment::new();
+    environment.set_syntax(
+        SyntaxConfig::builder()
+            .trim_blocks(true)
+            .lstrip_blocks(true)
+            .build()?,
+    );
+    environment.set_undefined_behavior(UndefinedBehavior::Lenient);
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.set_unknown_method_callback(methods::call);
+    environment.add_filter("tojson", json::tojson);
+    environment.add_function("raise_exception", |message: String| -> Result<(), Error> {
+        Err(
+            Error::new(ErrorKind::InvalidOperation, "raised by the template")
+                .with_source(Raised(message)),
+        )
+    });
+    Ok(environment)
+}
+
+/// The text that the template gave to `raise_exception`, if that is what the error is.
+pub(super) fn raised_message(error: &Error) -> Option<String> {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if let Some(Raised(message)) = cause.downcast_ref::<Raised>() {
+            return Some(message.clone());
+        }
+        source = cause.source();
+    }
+    None
+}
+
+/// Rewrites `{% generation %}..{% endgeneration %}`, which only marks tokens for training, to a scope that renders the same.
+pub(super) fn without_generation_tags(source: &str) -> String {
+    let mut rewritten = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(start) = rest.find("{%") {
+        let (before, tag) = rest.split_at(start);
+        rewritten.push_str(before);
+        let Some(length) = tag.find("%}") else {
+            rest = tag;
+            break;
+        };
+        let (tag, after) = tag.split_at(length);
+        let word =
+            tag.trim_matches(|c: char| matches!(c, '{' | '%' | '-' | '+') || c.is_whitespace());
+        match word {
+            "generation" => rewritten.push_str(&tag.replace(word, "with")),
+            "endgeneration" => rewritten.push_str(&tag.replace(word, "endwith")),
+            _ => rewritten.push_str(tag),
+        }
+        rest = after;
+    }
+    rewritten.push_str(rest);
+    rewritten
+}
