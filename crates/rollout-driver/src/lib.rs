@@ -3,3 +3,5 @@
 pub mod dataset;
 pub mod output;
 pub mod reward;
+
+mod digest;
