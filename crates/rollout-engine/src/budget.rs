@@ -1,0 +1,98 @@
+//! The error budget: when failures end the job.
+//!
+//! An infrastructure failure is counted by *incident*: when an engine dies with a thousand samples in flight, all of them fail of one
+//! cause at one time. A failure belongs to the last incident of its cause when its execution was started before that incident
+//! was seen; the refills that fail again open the next one.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::config::Limits;
+
+#[derive(Debug, Default)]
+pub(crate) struct Budget {
+    incidents: u32,
+    last_incident: BTreeMap<String, Duration>,
+    bad_rows: u32,
+    consecutive_failures: u32,
+    consecutive_filtered: u64,
+}
+
+/// What is spent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Spent {
+    /// Too many failures.
+    Failures(String),
+    /// Too many filtered groups in a row.
+    Filtered(String),
+}
+
+impl Budget {
+    pub(crate) fn infra_failed(&mut self, cause: &str, started: Duration, now: Duration) {
+        match self.last_incident.get_mut(cause) {
+            Some(seen) if started <= *seen => {}
+            Some(seen) => {
+                *seen = now;
+                self.incidents += 1;
+            }
+            None => {
+                self.last_incident.insert(cause.to_owned(), now);
+                self.incidents += 1;
+            }
+        }
+    }
+
+    pub(crate) fn bad_row(&mut self) {
+        self.bad_rows += 1;
+    }
+
+    pub(crate) fn group_failed(&mut self) {
+        self.consecutive_failures += 1;
+    }
+
+    pub(crate) fn group_filtered(&mut self) {
+        self.consecutive_failures = 0;
+        self.consecutive_filtered += 1;
+    }
+
+    pub(crate) fn group_passed(&mut self) {
+        self.consecutive_failures = 0;
+        self.consecutive_filtered = 0;
+    }
+
+    pub(crate) fn spent(&self, limits: &Limits) -> Option<Spent> {
+        let causes = || {
+            self.last_incident
+                .keys()
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        if self.incidents > limits.infra_incidents {
+            return Some(Spent::Failures(format!(
+                "more than {} infrastructure failures ({})",
+                limits.infra_incidents,
+                causes()
+            )));
+        }
+        if self.bad_rows > limits.bad_rows {
+            return Some(Spent::Failures(format!(
+                "more than {} bad rows in the data set",
+                limits.bad_rows
+            )));
+        }
+        if self.consecutive_failures >= limits.consecutive_group_failures {
+            return Some(Spent::Failures(format!(
+                "{} groups in a row failed",
+                self.consecutive_failures
+            )));
+        }
+        if self.consecutive_filtered >= limits.consecutive_filtered {
+            return Some(Spent::Filtered(format!(
+                "{} groups in a row did not pass the filter",
+                self.consecutive_filtered
+            )));
+        }
+        None
+    }
+}

@@ -1,0 +1,100 @@
+//! Executions of samples: results, refills, rejections.
+
+use std::time::Duration;
+
+use super::{Engine, Mode};
+use crate::command::Command;
+use crate::config::{Limits, Scoring};
+use crate::event::SampleEnd;
+use crate::group::{Phase, SlotState};
+use crate::ids::SampleKey;
+
+impl Engine {
+    pub(super) fn sample_ended(&mut self, key: SampleKey, end: SampleEnd, now: Duration) {
+        if !self.running.remove(&key) {
+            return;
+        }
+        let closing = !matches!(self.mode, Mode::Sampling);
+        let Some(group) = self.groups.get_mut(&key.take) else {
+            if let SampleEnd::Finished { tokens, .. } | SampleEnd::Aborted { tokens } = end {
+                self.discarded_tokens += tokens;
+            }
+            return;
+        };
+        let Some(slot) = group.slots.get_mut(key.slot as usize) else {
+            return;
+        };
+        if group.phase != Phase::Working
+            || slot.state != SlotState::Running
+            || slot.attempt != key.attempt
+        {
+            return;
+        }
+        match end {
+            SampleEnd::Finished { scorable, tokens } => {
+                group.tokens += tokens;
+                slot.has_samples = true;
+                let wants_score = scorable && self.config.scoring != Scoring::None;
+                slot.state = if wants_score {
+                    SlotState::Generated
+                } else {
+                    SlotState::Done
+                };
+                if wants_score && self.config.scoring == Scoring::Sample && !closing {
+                    self.out.push(Command::Score {
+                        take: key.take,
+                        slot: key.slot,
+                    });
+                }
+                self.group_moved(key.take);
+            }
+            SampleEnd::Aborted { tokens } if closing => {
+                group.tokens += tokens;
+                slot.has_samples |= tokens > 0;
+                slot.state = SlotState::Aborted;
+                self.group_moved(key.take);
+            }
+            SampleEnd::Infra { .. } if closing => {
+                slot.state = SlotState::Aborted;
+                self.group_moved(key.take);
+            }
+            SampleEnd::Aborted { .. } => self.refill(key, "aborted_from_outside", now),
+            SampleEnd::Infra { cause } => self.refill(key, &cause, now),
+            SampleEnd::Rejected { reason } => self.fail_group(key.take, &reason, false),
+        }
+    }
+
+    /// Runs one sample again after a failure that was not the policy's, up to a limit.
+    fn refill(&mut self, key: SampleKey, cause: &str, now: Duration) {
+        self.infra_failures += 1;
+        let Some(slot) = self
+            .groups
+            .get_mut(&key.take)
+            .and_then(|group| group.slots.get_mut(key.slot as usize))
+        else {
+            return;
+        };
+        self.budget.infra_failed(cause, slot.started, now);
+        if slot.attempt >= self.config.limits.sample_refills {
+            let reason = format!("infra: {cause}");
+            self.fail_group(key.take, &reason, true);
+            return;
+        }
+        slot.attempt += 1;
+        slot.state = SlotState::Queued;
+        let next = SampleKey {
+            attempt: slot.attempt,
+            ..key
+        };
+        let pause = backoff(&self.config.limits, key.attempt);
+        self.queue.push_at(next, now + pause);
+    }
+}
+
+/// The pause before refill number `refill`.
+fn backoff(limits: &Limits, refill: u32) -> Duration {
+    limits
+        .refill_backoff
+        .saturating_mul(1u32.checked_shl(refill).unwrap_or(u32::MAX))
+        .min(limits.refill_backoff_limit)
+}

@@ -1,0 +1,127 @@
+//! What the shell tells the engine.
+
+use crate::ids::{SampleKey, TakeId};
+use crate::teardown::{Rung, RungReport};
+
+/// What one slot of a group starts with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SlotStart {
+    /// Nothing, or the partial output of an earlier take.
+    Generate,
+    /// It was finished in an earlier take.
+    Finished {
+        /// Whether it has its reward.
+        scored: bool,
+    },
+}
+
+/// How one execution of a sample ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SampleEnd {
+    /// A result: completed, truncated, or a failure of the policy. Scored, unless there is nothing to score.
+    Finished {
+        /// `false`: an aborted or empty sample, which no reward model sees.
+        scorable: bool,
+        /// Tokens that the engine generated for it.
+        tokens: u64,
+    },
+    /// Ended from outside before it was complete. During teardown that is what was asked for; else it counts as an
+    /// infrastructure failure.
+    Aborted {
+        /// Tokens that the engine generated for it.
+        tokens: u64,
+    },
+    /// The machinery failed, not the policy: run it again.
+    Infra {
+        /// Stable name of the cause; failures of one cause at one time are one incident.
+        cause: String,
+    },
+    /// It can never succeed (the engine refuses the request): the group fails without a retry.
+    Rejected {
+        /// Stable name of the reason.
+        reason: String,
+    },
+}
+
+/// What the filter said about a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Train on it.
+    Keep,
+    /// Drop it.
+    Drop {
+        /// Why; counted by this text.
+        reason: String,
+    },
+}
+
+/// Why a job stops before its target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopCause {
+    /// Signal, or the one who started it went away.
+    Interrupted,
+    /// `activeDeadlineSeconds` is over.
+    Deadline,
+}
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Begin, or continue after [`crate::Engine::resume`].
+    Start,
+    /// Time passed: [`crate::Engine::next_wakeup`] is due.
+    Tick,
+    /// The prompt of a take is loaded.
+    PromptReady {
+        /// The take.
+        take: TakeId,
+        /// One entry per slot.
+        slots: Vec<SlotStart>,
+    },
+    /// The row of a take is bad.
+    PromptRefused {
+        /// The take.
+        take: TakeId,
+    },
+    /// One execution ended.
+    SampleEnded {
+        /// Which.
+        key: SampleKey,
+        /// How.
+        end: SampleEnd,
+    },
+    /// A sample has its reward, or its reward failed for good.
+    SampleScored {
+        /// The take.
+        take: TakeId,
+        /// The slot.
+        slot: u32,
+        /// Whether there is a reward.
+        scored: bool,
+    },
+    /// The answer to [`crate::Command::ScoreGroup`].
+    GroupScored {
+        /// The take.
+        take: TakeId,
+        /// Whether there are rewards.
+        scored: bool,
+    },
+    /// The answer to [`crate::Command::Filter`].
+    Filtered {
+        /// The take.
+        take: TakeId,
+        /// What it said.
+        verdict: Verdict,
+    },
+    /// Stop early.
+    Stop(StopCause),
+    /// A rung of the ladder ended.
+    RungEnded {
+        /// Which.
+        rung: Rung,
+        /// How.
+        report: RungReport,
+    },
+    /// The answer to [`crate::Command::WriteStep`].
+    StepWritten,
+}

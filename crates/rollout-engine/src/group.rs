@@ -1,0 +1,86 @@
+//! A group in work: the state of its slots.
+
+use std::time::Duration;
+
+use crate::ids::GroupIndex;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SlotState {
+    /// Waits for its turn, or for the end of a pause after a failure.
+    Queued,
+    /// An execution is under way.
+    Running,
+    /// Generated, no reward yet.
+    Generated,
+    /// Nothing further to do.
+    Done,
+    /// Ended from outside; it may have tokens.
+    Aborted,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Slot {
+    pub(crate) state: SlotState,
+    pub(crate) attempt: u32,
+    pub(crate) started: Duration,
+    /// The slot has samples worth keeping: finished ones, or a part.
+    pub(crate) has_samples: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Loading,
+    Working,
+    /// All slots are generated; a group reward is being computed.
+    Scoring,
+    Filtering,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Group {
+    pub(crate) index: GroupIndex,
+    pub(crate) tries: u32,
+    pub(crate) phase: Phase,
+    pub(crate) slots: Vec<Slot>,
+    /// Tokens generated in this take.
+    pub(crate) tokens: u64,
+}
+
+impl Group {
+    pub(crate) fn new(index: GroupIndex, tries: u32) -> Self {
+        Self {
+            index,
+            tries,
+            phase: Phase::Loading,
+            slots: Vec::new(),
+            tokens: 0,
+        }
+    }
+
+    pub(crate) fn all(&self, predicate: impl Fn(SlotState) -> bool) -> bool {
+        self.slots.iter().all(|slot| predicate(slot.state))
+    }
+
+    pub(crate) fn running(&self) -> bool {
+        self.slots
+            .iter()
+            .any(|slot| slot.state == SlotState::Running)
+    }
+
+    pub(crate) fn has_samples(&self) -> bool {
+        self.slots.iter().any(|slot| slot.has_samples)
+    }
+
+    /// Samples that are not generated yet.
+    pub(crate) fn pending_samples(&self, samples_per_prompt: u32) -> u32 {
+        if self.phase == Phase::Loading {
+            return samples_per_prompt;
+        }
+        let pending = self
+            .slots
+            .iter()
+            .filter(|slot| matches!(slot.state, SlotState::Queued | SlotState::Running))
+            .count();
+        u32::try_from(pending).unwrap_or(u32::MAX)
+    }
+}

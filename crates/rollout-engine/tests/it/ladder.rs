@@ -1,0 +1,195 @@
+//! The teardown ladder: order, deadlines, failing rungs, re-entry.
+
+use std::time::Duration;
+
+use rollout_engine::{
+    Command, EngineConfig, Event, HookOutcome, LadderConfig, Reason, Rung, RungOutcome, RungReport,
+    SampleEnd, TakeEnd, TakeId, TeardownSummary,
+};
+
+use crate::rig::Rig;
+
+fn agentic(steps: u32) -> EngineConfig {
+    let mut config = EngineConfig::new(1, 1, 10);
+    config.fetch = 3;
+    config.steps = steps;
+    config.ladder = LadderConfig {
+        hook: Some(Duration::from_secs(30)),
+        ..LadderConfig::default()
+    };
+    config
+}
+
+fn climbed(rig: &mut Rig) -> Vec<Rung> {
+    let mut rungs = Vec::new();
+    while let Some(Command::Climb { rung, .. }) =
+        rig.take_command(|c| matches!(c, Command::Climb { .. }))
+    {
+        rungs.push(rung);
+    }
+    rungs
+}
+
+#[test]
+fn the_rungs_come_in_order_and_drain_ends_when_nothing_is_in_flight() {
+    let mut rig = Rig::start(agentic(1));
+    rig.load_all();
+    rig.keep_group(TakeId(0));
+    let mut order = climbed(&mut rig);
+    for rung in [Rung::Fence, Rung::Abort, Rung::Hook] {
+        rig.answer_rung(rung, RungOutcome::Done);
+        order.extend(climbed(&mut rig));
+    }
+    assert_eq!(order, [Rung::Fence, Rung::Abort, Rung::Hook, Rung::Drain]);
+    for key in rig.generating() {
+        rig.end_sample(key, SampleEnd::Aborted { tokens: 4 });
+    }
+    assert_eq!(
+        climbed(&mut rig),
+        [Rung::Collect, Rung::Release],
+        "no straggler, so no second abort"
+    );
+    rig.answer_rung(Rung::Release, RungOutcome::Done);
+    rig.answer_rung(Rung::Prove, RungOutcome::Done);
+    rig.write_step();
+    assert_eq!(rig.result.expect("decided").reason, Reason::TargetReached);
+}
+
+#[test]
+fn a_failing_rung_never_skips_the_next() {
+    let mut rig = Rig::start(agentic(1));
+    rig.load_all();
+    rig.keep_group(TakeId(0));
+    for rung in [Rung::Fence, Rung::Abort, Rung::Hook] {
+        assert_eq!(rig.climbing(), Some(rung));
+        rig.answer_rung(rung, RungOutcome::Failed("connection refused".into()));
+    }
+    for key in rig.generating() {
+        rig.end_sample(key, SampleEnd::Aborted { tokens: 0 });
+    }
+    for rung in [Rung::Release, Rung::Prove] {
+        assert_eq!(rig.climbing(), Some(rung));
+        rig.answer_rung(rung, RungOutcome::Failed("connection refused".into()));
+    }
+    rig.write_step();
+    assert!(rig.result.expect("decided").success);
+}
+
+#[test]
+fn a_silent_rung_ends_at_its_deadline() {
+    let mut rig = Rig::start(agentic(1));
+    rig.load_all();
+    rig.keep_group(TakeId(0));
+    rig.answer_rung(Rung::Fence, RungOutcome::Done);
+    rig.answer_rung(Rung::Abort, RungOutcome::Done);
+    rig.advance(Duration::from_secs(31));
+    assert_eq!(
+        rig.climbing(),
+        Some(Rung::Hook),
+        "the shell may still report"
+    );
+    rig.advance(Duration::from_secs(1));
+    assert_eq!(rig.climbing(), Some(Rung::Drain));
+    let summary = TeardownSummary::of(&rig.engine.book().rungs);
+    assert_eq!(summary.hook, HookOutcome::HookTimedOut);
+    rig.answer_rung(Rung::Hook, RungOutcome::Done);
+    let late = TeardownSummary::of(&rig.engine.book().rungs);
+    assert_eq!(late.hook, HookOutcome::HookTimedOut, "too late");
+}
+
+#[test]
+fn stragglers_are_cancelled_and_aborted_again_after_the_drain() {
+    let mut rig = Rig::start(agentic(1));
+    rig.load_all();
+    rig.keep_group(TakeId(0));
+    for rung in [Rung::Fence, Rung::Abort, Rung::Hook] {
+        rig.answer_rung(rung, RungOutcome::Done);
+    }
+    let running = rig.generating();
+    assert_eq!(running.len(), 2);
+    rig.end_sample(running[0], SampleEnd::Aborted { tokens: 4 });
+    rig.advance(Duration::from_secs(60));
+    assert!(rig.pending.contains(&Command::Cancel { key: running[1] }));
+    assert_eq!(rig.climbing(), Some(Rung::SecondAbort));
+    rig.answer_rung(Rung::SecondAbort, RungOutcome::Done);
+    assert_eq!(rig.climbing(), Some(Rung::Collect));
+    // It does not even end when it is cancelled: given up, its prompt is not lost.
+    rig.advance(Duration::from_secs(60));
+    assert_eq!(rig.climbing(), Some(Rung::Release));
+    rig.answer_rung(Rung::Release, RungOutcome::Done);
+    rig.answer_rung(Rung::Prove, RungOutcome::Done);
+    let summary = TeardownSummary::of(&rig.engine.book().rungs);
+    assert_eq!(summary.stragglers, 1);
+    assert_eq!(summary.drain_millis, 60_000);
+    assert!(summary.troubles.iter().any(|t| t == "Drain: timed out"));
+    assert!(matches!(rig.end_of(2), Some(TakeEnd::Recycled(_))));
+    rig.write_step();
+    assert!(rig.result.expect("decided").success);
+}
+
+#[test]
+fn a_job_without_agents_never_calls_a_hook() {
+    let mut rig = Rig::start(EngineConfig::new(1, 1, 10));
+    rig.load_all();
+    rig.keep_group(TakeId(0));
+    rig.answer_rung(Rung::Fence, RungOutcome::Done);
+    rig.answer_rung(Rung::Abort, RungOutcome::Done);
+    let rungs = climbed(&mut rig);
+    assert!(!rungs.contains(&Rung::Hook), "{rungs:?}");
+    let summary = TeardownSummary::of(&rig.engine.book().rungs);
+    assert_eq!(summary.hook, HookOutcome::NoHook);
+}
+
+#[test]
+fn after_a_crash_the_ladder_begins_again_but_calls_a_known_hook_no_second_time() {
+    let mut rig = Rig::start(agentic(1));
+    rig.load_all();
+    rig.keep_group(TakeId(0));
+    rig.answer_rung(Rung::Fence, RungOutcome::Done);
+    rig.answer_rung(Rung::Abort, RungOutcome::Done);
+    let mut report = RungReport::new(Rung::Hook, RungOutcome::Done);
+    report.hook = Some(HookOutcome::HookSucceeded);
+    rig.send(Event::RungEnded {
+        rung: Rung::Hook,
+        report,
+    });
+    let mut again = Rig::resume(agentic(1), rig.records);
+    assert!(
+        !again
+            .pending
+            .iter()
+            .any(|c| matches!(c, Command::Reopen { .. })),
+        "admission stays closed"
+    );
+    assert_eq!(again.climbing(), Some(Rung::Fence));
+    again.answer_rung(Rung::Fence, RungOutcome::Done);
+    again.answer_rung(Rung::Abort, RungOutcome::Done);
+    assert_eq!(
+        again.climbing(),
+        Some(Rung::Release),
+        "hook known, nothing in flight"
+    );
+    again.answer_rung(Rung::Release, RungOutcome::Done);
+    again.answer_rung(Rung::Prove, RungOutcome::Done);
+    again.write_step();
+    let summary = TeardownSummary::of(&again.engine.book().rungs);
+    assert_eq!(
+        summary.hook,
+        HookOutcome::NoHook,
+        "the next step starts clean"
+    );
+}
+
+#[test]
+fn between_steps_admission_opens_again() {
+    let mut rig = Rig::start(agentic(2));
+    rig.keep_group(TakeId(0));
+    rig.tear_down();
+    rig.pending.clear();
+    rig.send(Event::StepWritten);
+    assert!(
+        rig.pending
+            .iter()
+            .any(|c| matches!(c, Command::Reopen { step } if step.0 == 1))
+    );
+}
