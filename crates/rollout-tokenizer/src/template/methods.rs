@@ -1,6 +1,6 @@
 //! Methods of Python's `str` that templates call, beyond those of `minijinja_contrib`.
 
-use minijinja::value::from_args;
+use minijinja::value::{Tuple, from_args};
 use minijinja::{Error, State, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
@@ -58,8 +58,5 @@ pub(super) fn call(
 }
 
 fn three(first: &str, second: &str, third: &str) -> Value {
-    [first, second, third]
-        .into_iter()
-        .map(Value::from)
-        .collect()
+    Value::from(Tuple::from([first, second, third].map(Value::from)))
 }
