@@ -1,0 +1,175 @@
+//! Where prompts come from, and how a row becomes a sample.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::plugins::PluginRef;
+use crate::api::rules::Rules;
+use crate::api::values::{
+    ClaimPath, ConfigMapKeyRef, Parameters, SecretRef, long, text_metadata, text_prompt, text_tools,
+};
+
+/// A source of prompts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(transform = rules)]
+pub struct Dataset {
+    /// One key of a `ConfigMap`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config_map: Option<ConfigMapKeyRef>,
+    /// A file on a volume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub persistent_volume_claim: Option<ClaimPath>,
+    /// s3://, gs://, az://, https:// or file://.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 2048))]
+    pub url: Option<String>,
+    /// The rows themselves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1000))]
+    pub inline: Option<Vec<Parameters>>,
+    /// A Python data source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plugin: Option<DatasetPlugin>,
+    /// Credentials for url, as environment variables.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret_ref: Option<SecretRef>,
+    /// Format of the file; .gz and .zst are unpacked. None: Auto.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub format: Option<DatasetFormat>,
+    /// Key of the prompt in a row: a text, or a list of messages.
+    #[schemars(length(min = 1, max = 256))]
+    pub prompt_key: String,
+    /// Key of the label in a row; none: rows have no label.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256))]
+    pub label_key: Option<String>,
+    /// Key of an object that travels with the sample.
+    #[schemars(length(min = 1, max = 256))]
+    pub metadata_key: String,
+    /// Key of the tool definitions in a row.
+    #[schemars(length(min = 1, max = 256))]
+    pub tools_key: String,
+    /// Keys of images, videos and sounds in a row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub multimodal_keys: Option<MultimodalKeys>,
+    /// Rows that are used, as in [0:1000]; either side may be empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub slice: Option<String>,
+    /// Renders messages to a text with the model's chat template when rows are read. Never with an agent.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub apply_chat_template: bool,
+    /// Further variables of the chat template.
+    #[serde(skip_serializing_if = "Parameters::is_empty")]
+    pub chat_template_kwargs: Parameters,
+    /// Another order in every epoch.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub shuffle: bool,
+    /// Seed of the order.
+    #[schemars(range(min = 0))]
+    pub seed: i64,
+    /// Longer prompts are left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 16_777_216))]
+    pub max_prompt_tokens: Option<i32>,
+}
+
+impl Default for Dataset {
+    fn default() -> Self {
+        Self {
+            config_map: None,
+            persistent_volume_claim: None,
+            url: None,
+            inline: None,
+            plugin: None,
+            secret_ref: None,
+            format: None,
+            prompt_key: text_prompt(),
+            label_key: None,
+            metadata_key: text_metadata(),
+            tools_key: text_tools(),
+            multimodal_keys: None,
+            slice: None,
+            apply_chat_template: false,
+            chat_template_kwargs: Parameters::default(),
+            shuffle: false,
+            seed: long::<42>(),
+            max_prompt_tokens: None,
+        }
+    }
+}
+
+fn rules(schema: &mut schemars::Schema) {
+    Rules::of(schema)
+        .exactly_one(
+            &["configMap", "persistentVolumeClaim", "url", "inline", "plugin"],
+            "set exactly one source: configMap, persistentVolumeClaim, url, inline or plugin",
+        )
+        .field(
+            "persistentVolumeClaim.path",
+            "!has(self.persistentVolumeClaim) || has(self.persistentVolumeClaim.path)",
+            "say which file on the volume: set path",
+        )
+        .field(
+            "url",
+            "!has(self.url) || self.url.matches('^(s3|gs|az|https|file)://[^ ]+$')",
+            "write url as s3://bucket/key, gs://bucket/key, az://container/key, https://host/path or file:///path",
+        )
+        .field(
+            "secretRef",
+            "!has(self.secretRef) || has(self.url)",
+            "secretRef holds the credentials of url: set url, or remove secretRef",
+        )
+        .field(
+            "slice",
+            "!has(self.slice) || self.slice.matches('^[[][0-9]*:[0-9]*[]]$')",
+            "write slice as \"[start:end]\", quoted, with row numbers from 0; either side may be empty, as in \"[0:1000]\" or \"[100:]\"",
+        )
+        .field(
+            "chatTemplateKwargs",
+            "!has(self.chatTemplateKwargs) || (has(self.applyChatTemplate) && self.applyChatTemplate)",
+            "chatTemplateKwargs are for the template that applyChatTemplate renders: set applyChatTemplate: true, or remove them",
+        );
+}
+
+/// Format of a data set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum DatasetFormat {
+    /// By the file's extension, else `Jsonl`.
+    #[default]
+    Auto,
+    /// One JSON object a line.
+    Jsonl,
+    /// Apache Parquet.
+    Parquet,
+}
+
+/// Keys of media in a row: the value is a list that the placeholders in the prompt consume in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MultimodalKeys {
+    /// Key of the images.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256))]
+    pub image: Option<String>,
+    /// Key of the videos.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256))]
+    pub video: Option<String>,
+    /// Key of the sounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256))]
+    pub audio: Option<String>,
+}
+
+/// A Python data source.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DatasetPlugin {
+    /// The class, as module.name.
+    pub path: PluginRef,
+    /// Its arguments.
+    #[serde(default, skip_serializing_if = "Parameters::is_empty")]
+    pub parameters: Parameters,
+}

@@ -1,0 +1,236 @@
+//! `RolloutJob`: prompts in, training samples out.
+
+mod agent;
+mod agentic;
+mod dataset;
+mod driver;
+mod evaluation;
+mod freeze;
+mod generate;
+mod output;
+mod plugins;
+mod pool_ref;
+mod reward;
+mod rollout;
+mod sampling;
+mod sandbox;
+mod status;
+mod trainer;
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::pool::SGLangPoolSpec;
+use super::rules::Rules;
+use super::values::int;
+
+pub use agent::{Agent, AgentContainer, AgentFunction, AgentServer, ContainerAbort, ExecAction};
+pub use agentic::{
+    AgentNetworkPolicy, Agentic, History, MessageMatcher, SamplePicker, SamplingPolicy, TokenMode,
+};
+pub use dataset::{Dataset, DatasetFormat, DatasetPlugin, MultimodalKeys};
+pub use driver::{Driver, Ledger};
+pub use evaluation::{Evaluation, EvaluationDataset};
+pub(crate) use freeze::freeze_rules;
+pub use generate::{
+    Benchmark, CustomGenerate, Generate, MultiTurn, SingleTurn, TokenRange, ToolExecutor, ToolSpecs,
+};
+pub use output::{Compression, Output, OutputFormat};
+pub use plugins::{PluginRef, Plugins};
+pub use pool_ref::PoolRef;
+pub use reward::{RemoteReward, Reward, RewardPlugin, RewardType, Verifier};
+pub use rollout::{
+    Asynchronous, Concurrency, ErrorBudget, Filter, FilterType, Granularity, Hooks, OverSampling,
+    Partial, Rollout, StaleGroups,
+};
+pub use sampling::Sampling;
+pub use sandbox::{ClaimTemplateRef, ImageFrom, Sandbox};
+pub use status::{
+    Failure, GroupCounts, HookResult, JobDisplay, Phase, Progress, RolloutJobStatus, SessionCounts,
+    TeardownStatus, TokenCounts, WrittenOutput,
+};
+pub use trainer::{Replay, Teardown, Trainer};
+
+/// A rollout: prompts in, training samples out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
+#[serde(rename_all = "camelCase")]
+#[schemars(transform = rules)]
+#[kube(
+    group = "rollout-operator.dev",
+    version = "v1alpha1",
+    kind = "RolloutJob",
+    plural = "rolloutjobs",
+    singular = "rolloutjob",
+    shortname = "rj",
+    category = "rollouts",
+    namespaced,
+    status = "RolloutJobStatus",
+    derive = "PartialEq",
+    doc = "A rollout: prompts in, training samples out.",
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(
+        name = "Groups",
+        type_ = "string",
+        json_path = ".status.display.groups",
+        description = "kept / target"
+    ),
+    printcolumn(
+        name = "Sessions",
+        type_ = "integer",
+        json_path = ".status.progress.sessions.active"
+    ),
+    printcolumn(name = "Pool", type_ = "string", json_path = ".status.display.pool"),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
+)]
+pub struct RolloutJobSpec {
+    /// Ends the running attempt through the teardown ladder; the job goes on when it is removed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub suspend: bool,
+    /// Who reconciles the job; another value than rollout-operator.dev/controller means hands off. Immutable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub managed_by: Option<String>,
+    /// The pool that generates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool_ref: Option<PoolRef>,
+    /// A pool of the job's own, in place of poolRef: it comes and goes with the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<SGLangPoolSpec>,
+    /// Where prompts come from.
+    pub dataset: Dataset,
+    /// How many groups of samples are made, and which are kept.
+    pub rollout: Rollout,
+    /// Sampling parameters of every request.
+    #[serde(default)]
+    pub sampling: Sampling,
+    /// Longest prompt and answer together, in tokens; clamps the answer's budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 16_777_216))]
+    pub max_context_tokens: Option<i32>,
+    /// Payloads that are recorded for the trainer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replay: Option<Replay>,
+    /// Evaluation between steps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evaluation: Option<Evaluation>,
+    /// How weights come in between steps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trainer: Option<Trainer>,
+    /// How one sample is generated.
+    pub generate: Generate,
+    /// The Python plug-in host beside the driver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plugins: Option<Plugins>,
+    /// How a sample is scored.
+    #[serde(default)]
+    pub reward: Reward,
+    /// Where samples are written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<Output>,
+    /// Deadlines of the teardown ladder.
+    #[serde(default)]
+    pub teardown: Teardown,
+    /// The driver's Pod.
+    #[serde(default)]
+    pub driver: Driver,
+    /// Failed attempts before the job fails.
+    #[serde(default = "int::<3>")]
+    #[schemars(range(min = 0, max = 1000))]
+    pub backoff_limit: i32,
+    /// Longest time from start to end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 31_536_000))]
+    pub active_deadline_seconds: Option<i32>,
+    /// Longest time until the first sample is generated: ends a job whose pods cannot start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 31_536_000))]
+    pub pre_running_deadline_seconds: Option<i32>,
+    /// Time after the end when cleanup happens; none: never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 31_536_000))]
+    pub ttl_seconds_after_finished: Option<i32>,
+    /// What is deleted ttlSecondsAfterFinished after the end. None: Children.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cleanup: Option<Cleanup>,
+    /// Change it to run a finished job again; each value writes a folder of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(max = 63),
+        regex(pattern = "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$")
+    )]
+    pub rerun_id: Option<String>,
+}
+
+/// What is deleted after the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Cleanup {
+    /// What the job created.
+    #[default]
+    Children,
+    /// The job too.
+    #[serde(rename = "Self")]
+    Job,
+    /// Nothing.
+    None,
+}
+
+fn rules(schema: &mut schemars::Schema) {
+    Rules::of(schema)
+        .exactly_one(
+            &["poolRef", "pool"],
+            "set exactly one of poolRef (a SGLangPool by name) and pool (a pool of the job's own)",
+        )
+        .field(
+            "managedBy",
+            "has(self.managedBy) == has(oldSelf.managedBy) && (!has(self.managedBy) || self.managedBy == oldSelf.managedBy)",
+            "managedBy cannot change: delete the object and create it again with the other value",
+        )
+        .field(
+            "pool",
+            "!has(self.pool) || !(has(self.pool.managedBy) || has(self.pool.suspend) || has(self.pool.allowedNamespaces))",
+            "the job's own pool follows the job: remove managedBy, suspend and allowedNamespaces, or use a SGLangPool and poolRef",
+        )
+        .field(
+            "dataset.applyChatTemplate",
+            "!(has(self.dataset.applyChatTemplate) && self.dataset.applyChatTemplate && has(self.generate.agentic))",
+            "an agent needs the prompt as a messages list, and SGLang applies the chat template: remove applyChatTemplate",
+        )
+        .field(
+            "sampling.maxNewTokens",
+            "has(self.generate.agentic) || has(self.generate.custom) || has(self.generate.benchmark) || \
+             (has(self.sampling) && has(self.sampling.maxNewTokens)) || has(self.maxContextTokens)",
+            "the engine would stop after 128 tokens: set sampling.maxNewTokens, or maxContextTokens",
+        )
+        .field(
+            "rollout.filter",
+            "!has(self.rollout.filter) || self.rollout.filter.type != 'NonzeroRewardStd' || (has(self.reward) && has(self.reward.type) && self.reward.type != 'None')",
+            "NonzeroRewardStd compares rewards: set reward.type, or another filter",
+        )
+        .field(
+            "reward.type",
+            "!(has(self.reward) && has(self.reward.type) && self.reward.type in ['Agent', 'Verifier']) || has(self.generate.agentic)",
+            "reward.type Agent and Verifier score what an agent left: set generate.agentic, or another type",
+        )
+        .field(
+            "plugins",
+            "has(self.plugins) || !(has(self.dataset.plugin) || has(self.generate.custom) || \
+             (has(self.generate.multiTurn) && (has(self.generate.multiTurn.tools) || has(self.generate.multiTurn.toolSpecs) && has(self.generate.multiTurn.toolSpecs.plugin))) || \
+             (has(self.reward) && has(self.reward.plugin)) || (has(self.rollout.filter) && has(self.rollout.filter.plugin)) || has(self.rollout.hooks))",
+            "Python plug-ins run in a container of their own: set plugins.image, and plugins.code when the image does not have it",
+        )
+        .field(
+            "output",
+            "has(self.output) || (has(self.trainer) && has(self.trainer.service) && self.trainer.service)",
+            "nobody would get the samples: set output.url or output.persistentVolumeClaim, or trainer.service: true",
+        );
+}

@@ -1,0 +1,89 @@
+//! Sampling parameters.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::api::rules::Rules;
+
+/// Sampling parameters of every request of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(transform = rules)]
+pub struct Sampling {
+    /// 0 is greedy.
+    #[schemars(range(min = 0.0, max = 100.0))]
+    pub temperature: f64,
+    /// Probability mass that is sampled from.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub top_p: f64,
+    /// Tokens that are sampled from; -1: all.
+    #[schemars(range(min = -1, max = 10_000_000))]
+    pub top_k: i32,
+    /// Least probability, relative to the best token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub min_p: Option<f64>,
+    /// Longest answer, in tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 16_777_216))]
+    pub max_new_tokens: Option<i32>,
+    /// Shortest answer, in tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 16_777_216))]
+    pub min_new_tokens: Option<i32>,
+    /// Texts that end an answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 1024)))]
+    pub stop: Vec<String>,
+    /// Tokens that end an answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), inner(range(min = 0)))]
+    pub stop_token_ids: Vec<i32>,
+    /// Leaves special tokens out of the text.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub skip_special_tokens: bool,
+    /// Seed of the engine's sampling; sample i of a group gets this plus i.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub sampling_seed: Option<i64>,
+    /// Always refused: it makes the engine compute log-probabilities for the prompt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logprob_start_len: Option<i32>,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self {
+            temperature: 1.0,
+            top_p: 1.0,
+            top_k: -1,
+            min_p: None,
+            max_new_tokens: None,
+            min_new_tokens: None,
+            stop: Vec::new(),
+            stop_token_ids: Vec::new(),
+            skip_special_tokens: false,
+            sampling_seed: None,
+            logprob_start_len: None,
+        }
+    }
+}
+
+fn rules(schema: &mut schemars::Schema) {
+    Rules::of(schema)
+        .field(
+            "logprobStartLen",
+            "!has(self.logprobStartLen)",
+            "remove logprobStartLen: it makes SGLang compute log-probabilities for prompt tokens and defeats the prefix cache; prompt token ids come at no cost without it",
+        )
+        .field(
+            "minNewTokens",
+            "!has(self.minNewTokens) || !has(self.maxNewTokens) || self.minNewTokens <= self.maxNewTokens",
+            "minNewTokens must be at most maxNewTokens",
+        )
+        .field(
+            "topK",
+            "!has(self.topK) || self.topK != 0",
+            "topK 0 would leave no token to sample: write -1 for all tokens, or 1 or more",
+        );
+}

@@ -1,0 +1,51 @@
+//! Engines that run already.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::api::rules::Rules;
+use crate::api::values::SecretKeyRef;
+
+/// Engines that somebody else runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(transform = rules)]
+pub struct External {
+    /// Base URLs, one per engine.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 64),
+        inner(length(max = 1024), regex(pattern = "^https?://[^/?#]+/?$")),
+        extend("x-kubernetes-list-type" = "set")
+    )]
+    pub urls: Vec<String>,
+    /// A headless Service: every address is an engine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<ExternalService>,
+    /// Key that the engines ask for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_key_secret_ref: Option<SecretKeyRef>,
+}
+
+fn rules(schema: &mut schemars::Schema) {
+    Rules::of(schema).rule(
+        "(has(self.urls) && size(self.urls) > 0) != has(self.service)",
+        "set exactly one of urls (one per engine) and service (a headless Service)",
+    );
+}
+
+/// A headless Service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExternalService {
+    /// Name of the Service.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// Its namespace; none: the pool's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub namespace: Option<String>,
+    /// Port of the engines.
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: i32,
+}

@@ -1,0 +1,243 @@
+//! Simulated engines: latency model, replies, faults.
+//!
+//! `rollout-operator simulate-engine --config FILE` takes the same object with files in place of `ConfigMaps`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::api::rules::Rules;
+use crate::api::values::ConfigMapKeyRef;
+
+/// An engine without a GPU that speaks SGLang's wire. Every field has a default of the simulator's own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Simulator {
+    /// Whose wire it speaks. None: Stock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
+    /// Seed of the replies. None: 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub seed: Option<i64>,
+    /// How many times faster than real time. None: 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub time_scale: Option<i32>,
+    /// Prompt tokens per second. None: 8000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub prefill_tokens_per_second: Option<i32>,
+    /// Generated tokens per second of one request alone. None: 170.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub decode_tokens_per_second: Option<i32>,
+    /// Share by which every further running request lengthens each step. None: 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1000))]
+    pub decode_slowdown_percent: Option<i32>,
+    /// Requests that run at once. None: 256.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub max_running_requests: Option<i32>,
+    /// Requests that wait; 0: no limit. None: 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub max_queued_requests: Option<i32>,
+    /// Capacity of the prefix cache. None: 524288.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub kv_cache_tokens: Option<i64>,
+    /// What it answers; none: tokens drawn from the seed and the prompt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replies: Option<Replies>,
+    /// What goes wrong.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub faults: Vec<Fault>,
+}
+
+/// Whose wire a simulated engine speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Profile {
+    /// SGLang 0.5.23.
+    #[default]
+    Stock,
+    /// Miles's fork: `token_id` in `logprobs.content`.
+    MilesFork,
+}
+
+/// What a simulated engine answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(transform = replies_rules)]
+pub struct Replies {
+    /// Answers to known prompts, right or wrong in \boxed{}.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oracle: Option<Oracle>,
+    /// Turns by a regular expression on the last message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub script: Option<Script>,
+    /// Random tokens with lengths from a heavy-tailed distribution.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lengths: Option<Lengths>,
+}
+
+fn replies_rules(schema: &mut schemars::Schema) {
+    Rules::of(schema).at_most_one(
+        &["oracle", "script", "lengths"],
+        "set at most one of oracle, script and lengths",
+    );
+}
+
+/// Knows the labels of a data set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Oracle {
+    /// How often the answer is right. None: 50.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100))]
+    pub correct_percent: Option<i32>,
+    /// Words before the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub words: Option<WordRange>,
+    /// Prompts and labels; none: the job's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dataset: Option<OracleDataset>,
+}
+
+/// Bounds of a number of words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(transform = words_rules)]
+pub struct WordRange {
+    /// Fewest words.
+    #[schemars(range(min = 0, max = 100_000))]
+    pub min: i32,
+    /// Most words.
+    #[schemars(range(min = 0, max = 100_000))]
+    pub max: i32,
+}
+
+impl Default for WordRange {
+    fn default() -> Self {
+        Self { min: 4, max: 40 }
+    }
+}
+
+fn words_rules(schema: &mut schemars::Schema) {
+    Rules::of(schema).field(
+        "max",
+        "self.min <= self.max",
+        "max must be at least min (defaults: min 4, max 40)",
+    );
+}
+
+/// Prompts and labels that the oracle knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OracleDataset {
+    /// JSONL rows.
+    pub config_map: ConfigMapKeyRef,
+    /// Key of the prompt in a row. None: prompt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256))]
+    pub prompt_key: Option<String>,
+    /// Key of the label in a row. None: label.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256))]
+    pub label_key: Option<String>,
+}
+
+/// A YAML of scripted turns.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(transform = script_rules)]
+pub struct Script {
+    /// In a `ConfigMap`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config_map_key_ref: Option<ConfigMapKeyRef>,
+    /// Right here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 65_536))]
+    pub inline: Option<String>,
+}
+
+fn script_rules(schema: &mut schemars::Schema) {
+    Rules::of(schema).exactly_one(
+        &["configMapKeyRef", "inline"],
+        "set exactly one of configMapKeyRef and inline",
+    );
+}
+
+/// A log-normal distribution of answer lengths with stragglers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Lengths {
+    /// Median length. None: 200.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub median_tokens: Option<i32>,
+    /// Spread of the logarithm, in percent. None: 100.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1000))]
+    pub sigma_percent: Option<i32>,
+    /// How many answers are stragglers. None: 2.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100))]
+    pub tail_percent: Option<i32>,
+    /// How many times longer a straggler is. None: 10.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub tail_factor: Option<i32>,
+}
+
+/// A fault on demand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Fault {
+    /// Path of the requests that it hits; none: every path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256), regex(pattern = "^/"))]
+    pub path: Option<String>,
+    /// What happens.
+    pub kind: FaultKind,
+    /// How many of the requests it hits. None: 100.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100))]
+    pub percent: Option<i32>,
+    /// Requests that are left alone first. None: 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub after: Option<i64>,
+    /// Requests that it hits in all; 0: no limit. None: 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub times: Option<i64>,
+    /// How long a stall or a slow first byte takes. None: 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 86_400))]
+    pub seconds: Option<i32>,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum FaultKind {
+    /// The connection is closed without an answer.
+    Refuse,
+    /// Status 500.
+    Status500,
+    /// Status 503.
+    Status503,
+    /// No answer for a while.
+    Stall,
+    /// The answer begins late.
+    SlowFirstByte,
+    /// The connection ends in the middle of the body.
+    CutBody,
+    /// Token counts that do not fit the ids.
+    WrongCounts,
+    /// An answer without token ids.
+    MissingIds,
+    /// The process ends.
+    Death,
+}
