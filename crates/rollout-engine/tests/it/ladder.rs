@@ -108,13 +108,13 @@ fn stragglers_are_cancelled_and_aborted_again_after_the_drain() {
     let running = rig.generating();
     assert_eq!(running.len(), 2);
     rig.end_sample(running[0], SampleEnd::Aborted { tokens: 4 });
-    rig.advance(Duration::from_secs(60));
+    rig.advance(Duration::from_mins(1));
     assert!(rig.pending.contains(&Command::Cancel { key: running[1] }));
     assert_eq!(rig.climbing(), Some(Rung::SecondAbort));
     rig.answer_rung(Rung::SecondAbort, RungOutcome::Done);
     assert_eq!(rig.climbing(), Some(Rung::Collect));
     // It does not even end when it is cancelled: given up, its prompt is not lost.
-    rig.advance(Duration::from_secs(60));
+    rig.advance(Duration::from_mins(1));
     assert_eq!(rig.climbing(), Some(Rung::Release));
     rig.answer_rung(Rung::Release, RungOutcome::Done);
     rig.answer_rung(Rung::Prove, RungOutcome::Done);
