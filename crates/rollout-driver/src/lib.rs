@@ -1,7 +1,23 @@
-//! The rollout driver: datasets, generate functions, rewards, ledger and output around rollout-engine.
+//! The rollout driver: data sets, generate functions, rewards, ledger and output around `rollout-engine`.
+//!
+//! **Purpose.** One driver owns one job's data. It is a thin interpreter of the pure batch loop: it carries out the commands of
+//! [`rollout_engine::Engine`] and reports what came of them.
+//!
+//! ```text
+//!   dataset --> run (engine + interpreter) --> generate --> router --> engines, agents
+//!                 |  ^         |                              |
+//!               ledger       output, status               reward (worker pool, plug-in host)
+//! ```
+//!
+//! **Guarantees.** `kill -9` at any moment loses what was in flight, never what was kept; the ledger sums up. Everything external has
+//! a deadline. The teardown ladder runs on target, signal and deadline alike.
 
+pub mod config;
 pub mod dataset;
+pub mod error;
+pub mod ledger;
 pub mod output;
+pub mod plugins;
 pub mod reward;
 
 mod digest;
