@@ -10,9 +10,12 @@
 //!
 //! Nothing here talks to a cluster.
 
+pub mod conditions;
+pub mod crd;
 pub mod job;
 pub mod meta;
 pub mod pool;
 pub mod values;
 
 mod rules;
+pub mod yaml_text;

@@ -57,3 +57,8 @@ fn count_set(fields: &[&str]) -> String {
         .collect::<Vec<_>>()
         .join(" + ")
 }
+
+/// Takes an enum's own description away, so that an optional field of that type keeps its own.
+pub(crate) fn undescribed(schema: &mut Schema) {
+    schema.ensure_object().remove("description");
+}

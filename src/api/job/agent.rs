@@ -82,11 +82,11 @@ pub struct AgentServer {
     /// Base URL.
     #[schemars(length(max = 1024), regex(pattern = "^https?://"))]
     pub url: String,
-    /// Path that runs one agent. None: /run.
+    /// Path that runs one agent. Default: /run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024), regex(pattern = "^/"))]
     pub run_path: Option<String>,
-    /// Path that aborts an instance's agents. None: /flush.
+    /// Path that aborts an instance's agents. Default: /flush.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024), regex(pattern = "^/"))]
     pub flush_path: Option<String>,

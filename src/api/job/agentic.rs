@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::agent::Agent;
 use super::sandbox::Sandbox;
-use crate::api::rules::Rules;
+use crate::api::rules::{Rules, undescribed};
 use crate::api::values::{EgressRule, NetworkPeer, Parameters, int};
 
 /// An agent runs each sample against a session of its own.
@@ -21,23 +21,23 @@ pub struct Agentic {
     /// The plug-in's own flags, handed to it as args.
     #[serde(default, skip_serializing_if = "Parameters::is_empty")]
     pub parameters: Parameters,
-    /// Whose token ids a turn's prompt has. None: Recorded.
+    /// Whose token ids a turn's prompt has. Default: Recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<TokenMode>,
-    /// Family of the chat template, for Inherited tokens (qwen3, glm47, ...). None: default.
+    /// Family of the chat template, for Inherited tokens (qwen3, glm47, ...). Default: default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64), regex(pattern = "^[a-z0-9_]+$"))]
     pub template_family: Option<String>,
-    /// When a replayed message is the recorded one. None: Strict.
+    /// When a replayed message is the recorded one. Default: Strict.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message_matcher: Option<MessageMatcher>,
-    /// Whether a session is one line of turns or a tree of branches. None: Linear.
+    /// Whether a session is one line of turns or a tree of branches. Default: Linear.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<History>,
-    /// Which branches become samples. None: `DropRetries`.
+    /// Which branches become samples. Default: `DropRetries`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sample_picker: Option<SamplePicker>,
-    /// What happens to sampling parameters that the agent sends. None: Default.
+    /// What happens to sampling parameters that the agent sends. Default: Default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling_policy: Option<SamplingPolicy>,
     /// Token budget of a session.
@@ -110,6 +110,7 @@ fn rules(schema: &mut schemars::Schema) {
 
 /// Whose token ids a turn's prompt has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = undescribed)]
 pub enum TokenMode {
     /// SGLang tokenizes each turn anew, and the ids are read from its answer.
     #[default]
@@ -120,6 +121,7 @@ pub enum TokenMode {
 
 /// When a replayed message is the recorded one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = undescribed)]
 pub enum MessageMatcher {
     /// Role, content, reasoning and tool calls are equal.
     #[default]
@@ -132,6 +134,7 @@ pub enum MessageMatcher {
 
 /// The shape of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = undescribed)]
 pub enum History {
     /// One line of turns, as in version 1 of Miles's sessions.
     #[default]
@@ -142,6 +145,7 @@ pub enum History {
 
 /// Which branches become samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = undescribed)]
 pub enum SamplePicker {
     /// All but those that a retry superseded.
     #[default]
@@ -152,6 +156,7 @@ pub enum SamplePicker {
 
 /// What happens to sampling parameters that the agent sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = undescribed)]
 pub enum SamplingPolicy {
     /// The job's fill in what the agent leaves out.
     #[default]

@@ -4,13 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::plugins::PluginRef;
-use crate::api::rules::Rules;
-use crate::api::values::{
-    ClaimPath, ConfigMapKeyRef, Parameters, SecretRef, long, text_metadata, text_prompt, text_tools,
-};
+use crate::api::rules::{Rules, undescribed};
+use crate::api::values::{ClaimPath, ConfigMapKeyRef, Parameters, SecretRef};
 
 /// A source of prompts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(transform = rules)]
 pub struct Dataset {
@@ -34,22 +32,25 @@ pub struct Dataset {
     /// Credentials for url, as environment variables.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
-    /// Format of the file; .gz and .zst are unpacked. None: Auto.
+    /// Format of the file; .gz and .zst are unpacked. Default: Auto.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<DatasetFormat>,
-    /// Key of the prompt in a row: a text, or a list of messages.
+    /// Key of the prompt in a row: a text, or a list of messages. Default: prompt.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
-    pub prompt_key: String,
+    pub prompt_key: Option<String>,
     /// Key of the label in a row; none: rows have no label.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub label_key: Option<String>,
-    /// Key of an object that travels with the sample.
+    /// Key of an object that travels with the sample. Default: metadata.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
-    pub metadata_key: String,
-    /// Key of the tool definitions in a row.
+    pub metadata_key: Option<String>,
+    /// Key of the tool definitions in a row. Default: tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
-    pub tools_key: String,
+    pub tools_key: Option<String>,
     /// Keys of images, videos and sounds in a row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multimodal_keys: Option<MultimodalKeys>,
@@ -66,37 +67,35 @@ pub struct Dataset {
     /// Another order in every epoch.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub shuffle: bool,
-    /// Seed of the order.
+    /// Seed of the order. Default: 42.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
-    pub seed: i64,
+    pub seed: Option<i64>,
     /// Longer prompts are left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 16_777_216))]
     pub max_prompt_tokens: Option<i32>,
 }
 
-impl Default for Dataset {
-    fn default() -> Self {
-        Self {
-            config_map: None,
-            persistent_volume_claim: None,
-            url: None,
-            inline: None,
-            plugin: None,
-            secret_ref: None,
-            format: None,
-            prompt_key: text_prompt(),
-            label_key: None,
-            metadata_key: text_metadata(),
-            tools_key: text_tools(),
-            multimodal_keys: None,
-            slice: None,
-            apply_chat_template: false,
-            chat_template_kwargs: Parameters::default(),
-            shuffle: false,
-            seed: long::<42>(),
-            max_prompt_tokens: None,
-        }
+impl Dataset {
+    /// Key of the prompt in a row.
+    pub fn prompt_key(&self) -> &str {
+        self.prompt_key.as_deref().unwrap_or("prompt")
+    }
+
+    /// Key of an object that travels with the sample.
+    pub fn metadata_key(&self) -> &str {
+        self.metadata_key.as_deref().unwrap_or("metadata")
+    }
+
+    /// Key of the tool definitions in a row.
+    pub fn tools_key(&self) -> &str {
+        self.tools_key.as_deref().unwrap_or("tools")
+    }
+
+    /// Seed of the order.
+    pub fn seed(&self) -> i64 {
+        self.seed.unwrap_or(42)
     }
 }
 
@@ -135,6 +134,7 @@ fn rules(schema: &mut schemars::Schema) {
 
 /// Format of a data set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = undescribed)]
 pub enum DatasetFormat {
     /// By the file's extension, else `Jsonl`.
     #[default]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::dataset::Dataset;
 use super::reward::Reward;
-use super::sampling::Sampling;
+use super::sampling::SamplingOverride;
 use crate::api::values::{Parameters, int};
 
 /// Evaluation between steps, through the same engine and the same agents.
@@ -45,7 +45,7 @@ pub struct EvaluationDataset {
     pub samples_per_prompt: i32,
     /// Sampling parameters in place of the job's.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sampling: Option<Sampling>,
+    pub sampling: Option<SamplingOverride>,
     /// Reward in place of the job's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reward: Option<Reward>,

@@ -5,87 +5,100 @@
 
 use serde_json::{Value, json};
 
-/// Fields that are frozen one by one. Of `rollout`, `concurrency` is left out, of `generate.agentic`, `warmPods`.
-const FROZEN: &[&str] = &[
-    "poolRef",
-    "pool",
-    "dataset",
-    "rollout.steps",
-    "rollout.asynchronous",
-    "rollout.batchSize",
-    "rollout.samplesPerPrompt",
-    "rollout.overSampling",
-    "rollout.filter",
-    "rollout.partial",
-    "rollout.errorBudget",
-    "rollout.hooks",
-    "sampling",
-    "maxContextTokens",
-    "replay",
-    "evaluation",
-    "trainer",
-    "generate.singleTurn",
-    "generate.multiTurn",
-    "generate.benchmark",
-    "generate.custom",
-    "generate.agentic",
-    "generate.agentic.agent",
-    "generate.agentic.sandbox",
-    "generate.agentic.parameters",
-    "generate.agentic.tokens",
-    "generate.agentic.templateFamily",
-    "generate.agentic.messageMatcher",
-    "generate.agentic.history",
-    "generate.agentic.samplePicker",
-    "generate.agentic.samplingPolicy",
-    "generate.agentic.maxSequenceTokens",
-    "generate.agentic.sessionDeadlineSeconds",
-    "generate.agentic.sessionsPerPod",
-    "generate.agentic.concurrentSessionsPerPod",
-    "generate.agentic.resumable",
-    "generate.agentic.exposeLabel",
-    "generate.agentic.requireSessionToken",
-    "generate.agentic.networkPolicy",
-    "plugins",
-    "reward",
-    "output",
-    "teardown",
-    "driver",
-    "backoffLimit",
+/// A frozen field.
+enum Frozen {
+    /// Always there: required, or with a default.
+    Value(&'static str),
+    /// May be absent; being absent is a value too.
+    Optional(&'static str),
+    /// Always there in `generate.agentic`.
+    AgenticValue(&'static str),
+    /// May be absent in `generate.agentic`.
+    AgenticOptional(&'static str),
+}
+
+use Frozen::{AgenticOptional, AgenticValue, Optional, Value as Always};
+
+/// What is frozen. Free are `suspend`, the two deadlines, `ttlSecondsAfterFinished`, `cleanup`, `rerunId`, `rollout.concurrency` and
+/// `generate.agentic.warmPods`; `managedBy` has a rule of its own.
+const FROZEN: &[Frozen] = &[
+    Optional("poolRef"),
+    Optional("pool"),
+    Always("dataset"),
+    Always("rollout.steps"),
+    Optional("rollout.asynchronous"),
+    Always("rollout.batchSize"),
+    Always("rollout.samplesPerPrompt"),
+    Optional("rollout.overSampling"),
+    Optional("rollout.filter"),
+    Optional("rollout.partial"),
+    Optional("rollout.errorBudget"),
+    Optional("rollout.hooks"),
+    Optional("sampling"),
+    Optional("maxContextTokens"),
+    Optional("replay"),
+    Optional("evaluation"),
+    Optional("trainer"),
+    Optional("generate.singleTurn"),
+    Optional("generate.multiTurn"),
+    Optional("generate.benchmark"),
+    Optional("generate.custom"),
+    AgenticValue("agent"),
+    AgenticOptional("sandbox"),
+    AgenticOptional("parameters"),
+    AgenticOptional("tokens"),
+    AgenticOptional("templateFamily"),
+    AgenticOptional("messageMatcher"),
+    AgenticOptional("history"),
+    AgenticOptional("samplePicker"),
+    AgenticOptional("samplingPolicy"),
+    AgenticOptional("maxSequenceTokens"),
+    AgenticValue("sessionDeadlineSeconds"),
+    AgenticValue("sessionsPerPod"),
+    AgenticValue("concurrentSessionsPerPod"),
+    AgenticOptional("resumable"),
+    AgenticOptional("exposeLabel"),
+    AgenticOptional("requireSessionToken"),
+    AgenticOptional("networkPolicy"),
+    Optional("plugins"),
+    Optional("reward"),
+    Optional("output"),
+    Optional("teardown"),
+    Optional("driver"),
+    Always("backoffLimit"),
 ];
 
-/// Whether the old object has not started, or is finished and gets another `rerunId` in this edit.
-const EDITABLE: &str = "!has(oldSelf.status) || !has(oldSelf.status.startTime) || \
-     (has(oldSelf.status.completionTime) && \
-     (has(self.spec.rerunId) ? self.spec.rerunId : '') != (has(oldSelf.spec.rerunId) ? oldSelf.spec.rerunId : ''))";
+/// Whether the job has not started, or is finished and gets another `rerunId` in this edit. The status has a default, so it is there.
+const EDITABLE: &str = "!has(oldSelf.status.startTime) || \
+     has(oldSelf.status.completionTime) && self.spec.rerunId != oldSelf.spec.rerunId";
 
 /// The rules of the root of a `RolloutJob`.
 pub(crate) fn freeze_rules() -> Vec<Value> {
-    FROZEN.iter().map(|field| freeze(field)).collect()
+    FROZEN.iter().map(freeze).collect()
 }
 
-fn freeze(field: &str) -> Value {
-    json!({
-        "rule": format!("{EDITABLE} || {}", unchanged(field)),
-        "message": format!("{field} cannot change once the job has started: change rerunId too when it is finished, or create another job"),
-        "fieldPath": format!(".spec.{field}"),
-        "reason": "FieldValueForbidden",
-    })
-}
-
-/// Equal on both sides, or absent on both. The parents of a member are compared by rules of their own.
-fn unchanged(field: &str) -> String {
+fn freeze(frozen: &Frozen) -> Value {
+    let field = match frozen {
+        Always(field) | Optional(field) => (*field).to_owned(),
+        AgenticValue(member) | AgenticOptional(member) => format!("generate.agentic.{member}"),
+    };
     let (new, old) = (
         format!("self.spec.{field}"),
         format!("oldSelf.spec.{field}"),
     );
-    // `generate.agentic` itself is compared by presence; its members one by one.
-    if field == "generate.agentic" {
-        return format!("has({new}) == has({old})");
-    }
-    let both = match field.strip_prefix("generate.agentic.") {
-        Some(_) => "!has(self.spec.generate.agentic) || !has(oldSelf.spec.generate.agentic) || ",
-        None => "",
+    // A switch from or to an agent is caught by the other members of `generate`, of which exactly one is set.
+    let agentic = "!has(self.spec.generate.agentic) || !has(oldSelf.spec.generate.agentic)";
+    let optional = format!("has({new}) == has({old}) && (!has({new}) || {new} == {old})");
+    let unchanged = match frozen {
+        Always(_) => format!("{new} == {old}"),
+        Optional(_) => optional,
+        AgenticValue(_) => format!("{agentic} || {new} == {old}"),
+        AgenticOptional(_) => format!("{agentic} || {optional}"),
     };
-    format!("{both}(has({new}) == has({old}) && (!has({new}) || {new} == {old}))")
+    json!({
+        "rule": format!("{EDITABLE} || {unchanged}"),
+        "message": "frozen since the job started: create another job, or change rerunId too when this one is finished",
+        "fieldPath": format!(".spec.{field}"),
+        "reason": "FieldValueForbidden",
+    })
 }

@@ -22,7 +22,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::pool::SGLangPoolSpec;
-use super::rules::Rules;
+use super::rules::{Rules, undescribed};
 use super::values::int;
 
 pub use agent::{Agent, AgentContainer, AgentFunction, AgentServer, ContainerAbort, ExecAction};
@@ -44,7 +44,7 @@ pub use rollout::{
     Asynchronous, Concurrency, ErrorBudget, Filter, FilterType, Granularity, Hooks, OverSampling,
     Partial, Rollout, StaleGroups,
 };
-pub use sampling::Sampling;
+pub use sampling::{Sampling, SamplingOverride};
 pub use sandbox::{ClaimTemplateRef, ImageFrom, Sandbox};
 pub use status::{
     Failure, GroupCounts, HookResult, JobDisplay, Phase, Progress, RolloutJobStatus, SessionCounts,
@@ -159,20 +159,21 @@ pub struct RolloutJobSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 31_536_000))]
     pub ttl_seconds_after_finished: Option<i32>,
-    /// What is deleted ttlSecondsAfterFinished after the end. None: Children.
+    /// What is deleted ttlSecondsAfterFinished after the end. Default: Children.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cleanup: Option<Cleanup>,
     /// Change it to run a finished job again; each value writes a folder of its own.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schemars(
         length(max = 63),
         regex(pattern = "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$")
     )]
-    pub rerun_id: Option<String>,
+    pub rerun_id: String,
 }
 
 /// What is deleted after the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = undescribed)]
 pub enum Cleanup {
     /// What the job created.
     #[default]

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::rules::Rules;
+use crate::api::rules::{Rules, undescribed};
 use crate::api::values::{ClaimPath, SecretRef};
 
 /// Where samples are written.
@@ -21,11 +21,11 @@ pub struct Output {
     /// Credentials for url, as environment variables.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
-    /// Formats of the samples. None: Jsonl.
+    /// Formats of the samples. Default: Jsonl.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 2), extend("x-kubernetes-list-type" = "set"))]
     pub formats: Vec<OutputFormat>,
-    /// Compression of Jsonl files. None: None.
+    /// Compression of Jsonl files. Default: None.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compression: Option<Compression>,
     /// Writes dropped, aborted and surplus samples too, in files of their own.
@@ -53,6 +53,7 @@ fn rules(schema: &mut schemars::Schema) {
 
 /// Format of the samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = undescribed)]
 pub enum OutputFormat {
     /// One JSON object a line.
     #[default]
@@ -63,6 +64,7 @@ pub enum OutputFormat {
 
 /// Compression of Jsonl files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = undescribed)]
 pub enum Compression {
     /// Plain text.
     #[default]

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::plugins::PluginRef;
-use crate::api::rules::Rules;
+use crate::api::rules::{Rules, undescribed};
 use crate::api::values::Template;
 
 /// How a sample is scored.
@@ -12,7 +12,7 @@ use crate::api::values::Template;
 #[serde(rename_all = "camelCase", default)]
 #[schemars(transform = rules)]
 pub struct Reward {
-    /// Who scores. None: None.
+    /// Who scores. Default: None.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub type_: Option<RewardType>,
     /// Which entry of a reward that is an object.
@@ -69,6 +69,7 @@ fn rules(schema: &mut schemars::Schema) {
 
 /// Who scores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = undescribed)]
 pub enum RewardType {
     /// Nobody.
     #[default]
@@ -106,11 +107,11 @@ pub struct RemoteReward {
     /// Where samples are posted.
     #[schemars(length(max = 2048), regex(pattern = "^https?://"))]
     pub url: String,
-    /// Longest time of one call. None: 60.
+    /// Longest time of one call. Default: 60.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400))]
     pub timeout_seconds: Option<i32>,
-    /// Samples in one call. None: 1, posted as an object, not as a list.
+    /// Samples in one call. Default: 1, posted as an object, not as a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
     pub batch: Option<i32>,
@@ -122,7 +123,7 @@ pub struct RemoteReward {
 pub struct RewardPlugin {
     /// The function: (args, sample), or (args, samples) for whole groups.
     pub path: PluginRef,
-    /// Longest time of one call. None: 60.
+    /// Longest time of one call. Default: 60.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400))]
     pub timeout_seconds: Option<i32>,
@@ -134,7 +135,7 @@ pub struct RewardPlugin {
 pub struct Verifier {
     /// Pod template with a container called verifier.
     pub template: Template,
-    /// Longest time. None: 600.
+    /// Longest time. Default: 600.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400))]
     pub timeout_seconds: Option<i32>,

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::plugins::PluginRef;
-use crate::api::rules::Rules;
+use crate::api::rules::{Rules, undescribed};
 use crate::api::values::int;
 
 /// What one job produces.
@@ -68,17 +68,18 @@ pub struct Asynchronous {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1_000_000))]
     pub max_staleness_versions: Option<i32>,
-    /// Finished groups that wait for a step. None: twice batchSize.
+    /// Finished groups that wait for a step. Default: twice batchSize.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub queue_groups: Option<i32>,
-    /// What becomes of groups that are too old. None: Drop.
+    /// What becomes of groups that are too old. Default: Drop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stale_groups: Option<StaleGroups>,
 }
 
 /// What becomes of groups that are too old.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = undescribed)]
 pub enum StaleGroups {
     /// They are dropped and counted.
     #[default]
@@ -94,13 +95,14 @@ pub struct OverSampling {
     /// Groups that are taken at a time.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub batch_size: i32,
-    /// What is counted when more work is started. None: Group.
+    /// What is counted when more work is started. Default: Group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub granularity: Option<Granularity>,
 }
 
 /// What is counted when more work is started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = undescribed)]
 pub enum Granularity {
     /// Unfinished groups.
     #[default]
@@ -132,6 +134,7 @@ fn filter_rules(schema: &mut schemars::Schema) {
 
 /// A test that a finished group must pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = undescribed)]
 pub enum FilterType {
     /// Every group is kept.
     #[default]
@@ -164,7 +167,7 @@ pub struct Concurrency {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub sessions: Option<i32>,
-    /// Requests at one engine at once. None: 512.
+    /// Requests at one engine at once. Default: 512.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub requests_per_engine: Option<i32>,

@@ -69,6 +69,78 @@ impl Default for Sampling {
     }
 }
 
+/// Sampling parameters in place of the job's; what is not set stays the job's.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(transform = rules)]
+pub struct SamplingOverride {
+    /// 0 is greedy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 100.0))]
+    pub temperature: Option<f64>,
+    /// Probability mass that is sampled from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub top_p: Option<f64>,
+    /// Tokens that are sampled from; -1: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = -1, max = 10_000_000))]
+    pub top_k: Option<i32>,
+    /// Least probability, relative to the best token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub min_p: Option<f64>,
+    /// Longest answer, in tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 16_777_216))]
+    pub max_new_tokens: Option<i32>,
+    /// Shortest answer, in tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 16_777_216))]
+    pub min_new_tokens: Option<i32>,
+    /// Texts that end an answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 1024)))]
+    pub stop: Option<Vec<String>>,
+    /// Tokens that end an answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256), inner(range(min = 0)))]
+    pub stop_token_ids: Option<Vec<i32>>,
+    /// Leaves special tokens out of the text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skip_special_tokens: Option<bool>,
+    /// Seed of the engine's sampling.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub sampling_seed: Option<i64>,
+    /// Always refused, as in the job's sampling.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logprob_start_len: Option<i32>,
+}
+
+impl SamplingOverride {
+    /// The job's parameters with these in their place.
+    #[must_use]
+    pub fn over(&self, job: &Sampling) -> Sampling {
+        Sampling {
+            temperature: self.temperature.unwrap_or(job.temperature),
+            top_p: self.top_p.unwrap_or(job.top_p),
+            top_k: self.top_k.unwrap_or(job.top_k),
+            min_p: self.min_p.or(job.min_p),
+            max_new_tokens: self.max_new_tokens.or(job.max_new_tokens),
+            min_new_tokens: self.min_new_tokens.or(job.min_new_tokens),
+            stop: self.stop.clone().unwrap_or_else(|| job.stop.clone()),
+            stop_token_ids: self
+                .stop_token_ids
+                .clone()
+                .unwrap_or_else(|| job.stop_token_ids.clone()),
+            skip_special_tokens: self.skip_special_tokens.unwrap_or(job.skip_special_tokens),
+            sampling_seed: self.sampling_seed.or(job.sampling_seed),
+            logprob_start_len: None,
+        }
+    }
+}
+
 fn rules(schema: &mut schemars::Schema) {
     Rules::of(schema)
         .field(

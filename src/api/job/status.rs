@@ -4,6 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::api::rules::undescribed;
 use crate::api::values::long;
 
 /// State of a job.
@@ -77,6 +78,7 @@ impl Default for RolloutJobStatus {
 
 /// The whole in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = undescribed)]
 pub enum Phase {
     /// Not started.
     Pending,
@@ -182,6 +184,7 @@ pub struct TeardownStatus {
 
 /// How the agent's abort hook ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = undescribed)]
 pub enum HookResult {
     /// It ran.
     HookSucceeded,

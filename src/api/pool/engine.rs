@@ -26,11 +26,11 @@ pub struct Engine {
     #[serde(default = "int::<1>")]
     #[schemars(range(min = 1, max = 128))]
     pub nodes: i32,
-    /// GPUs on each node. None: 1, and 0 for a simulated engine.
+    /// GPUs on each node. Default: 1, and 0 for a simulated engine.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub gpus_per_node: Option<i32>,
-    /// Resource name of the GPUs. None: nvidia.com/gpu.
+    /// Resource name of the GPUs. Default: nvidia.com/gpu.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 317))]
     pub gpu_resource: Option<String>,
@@ -49,7 +49,7 @@ pub struct Engine {
     /// Chat template instead of the model's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chat_template: Option<ChatTemplate>,
-    /// Size of /dev/shm, in memory. None: half of the memory limit.
+    /// Size of /dev/shm, in memory. Default: half of the memory limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shared_memory: Option<Quantity>,
     /// Volume that keeps compiled kernels between restarts.

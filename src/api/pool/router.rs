@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::api::rules::undescribed;
 use crate::api::values::Template;
 
 /// A router Deployment in front of the engines.
@@ -32,6 +33,7 @@ impl Default for Router {
 
 /// How an engine is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = undescribed)]
 pub enum RoutingPolicy {
     /// The session's engine, for the prefix cache; the least loaded for a new one.
     #[default]

@@ -5,45 +5,45 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::rules::Rules;
+use crate::api::rules::{Rules, undescribed};
 use crate::api::values::ConfigMapKeyRef;
 
 /// An engine without a GPU that speaks SGLang's wire. Every field has a default of the simulator's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Simulator {
-    /// Whose wire it speaks. None: Stock.
+    /// Whose wire it speaks. Default: Stock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
-    /// Seed of the replies. None: 0.
+    /// Seed of the replies. Default: 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub seed: Option<i64>,
-    /// How many times faster than real time. None: 1.
+    /// How many times faster than real time. Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub time_scale: Option<i32>,
-    /// Prompt tokens per second. None: 8000.
+    /// Prompt tokens per second. Default: 8000.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub prefill_tokens_per_second: Option<i32>,
-    /// Generated tokens per second of one request alone. None: 170.
+    /// Generated tokens per second of one request alone. Default: 170.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub decode_tokens_per_second: Option<i32>,
-    /// Share by which every further running request lengthens each step. None: 1.
+    /// Share by which every further running request lengthens each step. Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1000))]
     pub decode_slowdown_percent: Option<i32>,
-    /// Requests that run at once. None: 256.
+    /// Requests that run at once. Default: 256.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_running_requests: Option<i32>,
-    /// Requests that wait; 0: no limit. None: 0.
+    /// Requests that wait; 0: no limit. Default: 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1_000_000))]
     pub max_queued_requests: Option<i32>,
-    /// Capacity of the prefix cache. None: 524288.
+    /// Capacity of the prefix cache. Default: 524288.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub kv_cache_tokens: Option<i64>,
@@ -58,6 +58,7 @@ pub struct Simulator {
 
 /// Whose wire a simulated engine speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = undescribed)]
 pub enum Profile {
     /// SGLang 0.5.23.
     #[default]
@@ -93,7 +94,7 @@ fn replies_rules(schema: &mut schemars::Schema) {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Oracle {
-    /// How often the answer is right. None: 50.
+    /// How often the answer is right. Default: 50.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub correct_percent: Option<i32>,
@@ -138,11 +139,11 @@ fn words_rules(schema: &mut schemars::Schema) {
 pub struct OracleDataset {
     /// JSONL rows.
     pub config_map: ConfigMapKeyRef,
-    /// Key of the prompt in a row. None: prompt.
+    /// Key of the prompt in a row. Default: prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub prompt_key: Option<String>,
-    /// Key of the label in a row. None: label.
+    /// Key of the label in a row. Default: label.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub label_key: Option<String>,
@@ -173,19 +174,19 @@ fn script_rules(schema: &mut schemars::Schema) {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Lengths {
-    /// Median length. None: 200.
+    /// Median length. Default: 200.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub median_tokens: Option<i32>,
-    /// Spread of the logarithm, in percent. None: 100.
+    /// Spread of the logarithm, in percent. Default: 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1000))]
     pub sigma_percent: Option<i32>,
-    /// How many answers are stragglers. None: 2.
+    /// How many answers are stragglers. Default: 2.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub tail_percent: Option<i32>,
-    /// How many times longer a straggler is. None: 10.
+    /// How many times longer a straggler is. Default: 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub tail_factor: Option<i32>,
@@ -201,19 +202,19 @@ pub struct Fault {
     pub path: Option<String>,
     /// What happens.
     pub kind: FaultKind,
-    /// How many of the requests it hits. None: 100.
+    /// How many of the requests it hits. Default: 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub percent: Option<i32>,
-    /// Requests that are left alone first. None: 0.
+    /// Requests that are left alone first. Default: 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub after: Option<i64>,
-    /// Requests that it hits in all; 0: no limit. None: 0.
+    /// Requests that it hits in all; 0: no limit. Default: 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub times: Option<i64>,
-    /// How long a stall or a slow first byte takes. None: 1.
+    /// How long a stall or a slow first byte takes. Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86_400))]
     pub seconds: Option<i32>,
@@ -221,6 +222,7 @@ pub struct Fault {
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = undescribed)]
 pub enum FaultKind {
     /// The connection is closed without an answer.
     Refuse,

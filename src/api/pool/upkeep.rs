@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::rules::Rules;
+use crate::api::rules::{Rules, undescribed};
 use crate::api::values::{NetworkPeer, int, yes};
 
 /// How engines are replaced when the spec changes.
@@ -49,13 +49,14 @@ pub struct Weights {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     pub required_version: Option<String>,
-    /// What happens to running requests during a weight update. None: Retract.
+    /// What happens to running requests during a weight update. Default: Retract.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause_mode: Option<PauseMode>,
 }
 
 /// What a weight update does to running requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = undescribed)]
 pub enum PauseMode {
     /// They end.
     Abort,

@@ -14,15 +14,3 @@ pub(crate) fn long<const N: i64>() -> i64 {
 pub(crate) fn yes() -> bool {
     true
 }
-
-pub(crate) fn text_prompt() -> String {
-    "prompt".to_owned()
-}
-
-pub(crate) fn text_metadata() -> String {
-    "metadata".to_owned()
-}
-
-pub(crate) fn text_tools() -> String {
-    "tools".to_owned()
-}

@@ -7,7 +7,7 @@ mod quantity;
 mod reference;
 mod template;
 
-pub(crate) use defaults::{int, long, text_metadata, text_prompt, text_tools, yes};
+pub(crate) use defaults::{int, long, yes};
 pub use env::EnvVar;
 pub use network::{EgressRule, NetworkPeer};
 pub use quantity::{Quantity, Resources};
