@@ -1,12 +1,229 @@
-//! `rollout-operator agent`.
+//! `rollout-operator agent launch|exec`: the two processes of an agent pod.
 
-use std::process::ExitCode;
+use std::{
+    ffi::OsString,
+    io::{BufRead, BufReader, Read},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use clap::{Args as ClapArgs, Subcommand};
+use rollout_agent::{
+    launcher::{self, LauncherConfig, LauncherEnd},
+    shim::{self, Agent, Function, ShimConfig},
+};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::oneshot,
+};
+use tokio_util::sync::CancellationToken;
+
+/// Exit code of a process that was told to end.
+const INTERRUPTED: u8 = 143;
+
+/// Longest claim token that is read, in bytes.
+const MAX_TOKEN: u64 = 4096;
 
 /// Runs the launcher or the shim of an agent pod.
-#[derive(Debug, clap::Args)]
-pub struct Args {}
+#[derive(Debug, ClapArgs)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Claims sessions from the router and has the shim run them.
+    Launch(Launch),
+    /// Runs the agent for the launcher: a command per session, or a Python function.
+    Exec(Exec),
+}
+
+#[derive(Debug, ClapArgs)]
+struct Launch {
+    /// The router's agents' port.
+    #[arg(long, value_name = "URL")]
+    router: String,
+    /// Reads the pod's claim token from the first line of standard input. There is no other way in: arguments and
+    /// environment can be read by others.
+    #[arg(long, required = true)]
+    claim_token_stdin: bool,
+    /// Directory that launcher and shim share.
+    #[arg(long, value_name = "DIR")]
+    directory: PathBuf,
+    /// Sessions at once.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    concurrent: u16,
+    /// Sessions in all; 0: no limit.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    sessions_per_pod: usize,
+    /// How long a cancelled agent may take to end by itself.
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
+    cancel_grace_seconds: Duration,
+    /// Grace period of the pod; when told to end, everything fits in half of it.
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    grace_period_seconds: Duration,
+    /// How long the agent may take to be loaded.
+    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
+    load_timeout_seconds: Duration,
+    /// How long the shim may be away.
+    #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
+    shim_timeout_seconds: Duration,
+    /// How long the router may be away between sessions.
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
+    router_timeout_seconds: Duration,
+    /// Ends when standard input is closed.
+    #[arg(long)]
+    exit_with_stdin: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+struct Exec {
+    /// Directory that launcher and shim share.
+    #[arg(long, value_name = "DIR")]
+    directory: PathBuf,
+    /// The agent function.
+    #[arg(long, value_name = "MODULE.ATTR", requires = "python", conflicts_with = "command")]
+    function: Option<String>,
+    /// Interpreter of the function.
+    #[arg(long, value_name = "PATH", requires = "function")]
+    python: Option<PathBuf>,
+    /// Directory of the function's module, put in front of `sys.path`.
+    #[arg(long, value_name = "DIR", requires = "function")]
+    code: Option<PathBuf>,
+    /// JSON file with the job's parameters, the attributes of `args`.
+    #[arg(long, value_name = "FILE", requires = "function")]
+    parameters: Option<PathBuf>,
+    /// A variable for the agent's environment.
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
+    environment: Vec<(String, String)>,
+    /// Passes the whole environment on, as in a container whose environment is the user's own. Without it only PATH, HOME,
+    /// LANG, LC_*, TZ, TMPDIR and PYTHON* pass.
+    #[arg(long)]
+    inherit_environment: bool,
+    /// How long the launcher may be away.
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    launcher_timeout_seconds: Duration,
+    /// Grace period of the pod.
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    grace_period_seconds: Duration,
+    /// Does not pass the agent's output on to standard error.
+    #[arg(long)]
+    quiet: bool,
+    /// Ends when standard input is closed.
+    #[arg(long)]
+    exit_with_stdin: bool,
+    /// The command, run once per session.
+    #[arg(last = true, value_name = "COMMAND", required_unless_present = "function")]
+    command: Vec<OsString>,
+}
 
 /// Runs the sub-command.
-pub async fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built")
+pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.command {
+        Command::Launch(launch) => run_launcher(launch).await,
+        Command::Exec(exec) => run_shim(exec).await,
+    }
+}
+
+async fn run_launcher(args: Launch) -> anyhow::Result<ExitCode> {
+    let stop = stop_on_signal()?;
+    let claim_token = read_token(args.exit_with_stdin.then(|| stop.clone())).await?;
+    let config = LauncherConfig {
+        concurrent: args.concurrent.into(),
+        sessions_per_pod: args.sessions_per_pod,
+        cancel_grace: args.cancel_grace_seconds,
+        grace_period: args.grace_period_seconds,
+        load_timeout: args.load_timeout_seconds,
+        shim_timeout: args.shim_timeout_seconds,
+        router_timeout: args.router_timeout_seconds,
+        ..LauncherConfig::new(args.router, claim_token, args.directory)
+    };
+    match launcher::run(config, stop).await? {
+        LauncherEnd::Closed | LauncherEnd::UsedUp => Ok(ExitCode::SUCCESS),
+        LauncherEnd::Stopped => Ok(ExitCode::from(INTERRUPTED)),
+    }
+}
+
+async fn run_shim(args: Exec) -> anyhow::Result<ExitCode> {
+    shim::guard_this_process().context("cannot become the reaper of the agent's processes")?;
+    let stop = stop_on_signal()?;
+    if args.exit_with_stdin {
+        let stop = stop.clone();
+        std::thread::spawn(move || wait_for_end(&mut std::io::stdin(), &stop));
+    }
+    let agent = match (args.function, args.python) {
+        (Some(path), Some(python)) => {
+            Agent::Function(Function { path, python, code: args.code, parameters: args.parameters })
+        }
+        _ => Agent::Command(args.command),
+    };
+    let config = ShimConfig {
+        directory: args.directory,
+        agent,
+        environment: shim::clean_environment(std::env::vars_os(), args.inherit_environment, &args.environment),
+        launcher_timeout: args.launcher_timeout_seconds,
+        grace_period: args.grace_period_seconds,
+        echo: !args.quiet,
+    };
+    shim::run(config, stop).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A token that is cancelled by SIGTERM, SIGINT or SIGHUP.
+pub(super) fn stop_on_signal() -> anyhow::Result<CancellationToken> {
+    let stop = CancellationToken::new();
+    for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
+        let mut signals = signal(kind).context("cannot handle signals")?;
+        let stop = stop.clone();
+        #[expect(clippy::disallowed_methods, reason = "signals are listened for as long as the process lives")]
+        tokio::spawn(async move {
+            signals.recv().await;
+            stop.cancel();
+        });
+    }
+    Ok(stop)
+}
+
+/// Reads the first line of standard input; then, if asked for, waits for its end and cancels.
+///
+/// A thread of its own, because a blocked read would hold the runtime at the end.
+async fn read_token(stop: Option<CancellationToken>) -> anyhow::Result<String> {
+    let (sender, receiver) = oneshot::channel();
+    std::thread::spawn(move || {
+        let mut input = BufReader::new(std::io::stdin());
+        let mut line = String::new();
+        let read = input.by_ref().take(MAX_TOKEN).read_line(&mut line).map(|_| line);
+        if sender.send(read).is_ok()
+            && let Some(stop) = stop
+        {
+            wait_for_end(&mut input, &stop);
+        }
+    });
+    let line = receiver.await.context("standard input is not read")?.context("cannot read standard input")?;
+    let token = line.trim();
+    if token.is_empty() {
+        bail!("the first line of standard input is to be the pod's claim token; it is empty");
+    }
+    Ok(token.to_owned())
+}
+
+pub(super) fn wait_for_end(input: &mut impl Read, stop: &CancellationToken) {
+    let mut buffer = [0; 1024];
+    while input.read(&mut buffer).is_ok_and(|length| length > 0) {}
+    stop.cancel();
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let value: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(value).map_err(|error| error.to_string())
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write NAME=VALUE".to_owned()),
+    }
 }

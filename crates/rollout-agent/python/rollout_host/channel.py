@@ -1,0 +1,52 @@
+"""JSON lines over a stream."""
+
+import asyncio
+import json
+
+MAX_LINE = 64 * 1024 * 1024
+
+
+def plain(value):
+    """What JSON has no form for: arrays and scalars of numpy and torch, sets, and tuples that hide in them."""
+    for name in ("tolist", "item"):
+        method = getattr(value, name, None)
+        if callable(method):
+            return method()
+    if isinstance(value, (set, frozenset)):
+        return sorted(value, key=repr)
+    raise TypeError(f"a value of type {type(value).__name__} has no JSON form")
+
+
+def encode(message):
+    """One message as a line. Raises `TypeError` or `ValueError` for what JSON cannot carry, NaN and infinities included."""
+    return json.dumps(message, allow_nan=False, default=plain, separators=(",", ":")).encode() + b"\n"
+
+
+class Channel:
+    """One connection. `send` never waits: messages are small, and the other side always reads."""
+
+    def __init__(self, reader, writer):
+        self._reader = reader
+        self._writer = writer
+
+    async def receive(self):
+        """The next message, or `None` at the end."""
+        try:
+            line = await self._reader.readuntil(b"\n")
+        except asyncio.IncompleteReadError:
+            return None
+        except (ConnectionError, OSError):
+            return None
+        return json.loads(line)
+
+    def send(self, message):
+        self._writer.write(encode(message))
+
+    async def flush(self):
+        try:
+            await self._writer.drain()
+        except (ConnectionError, OSError):
+            pass
+
+    def close(self):
+        self._writer.close()

@@ -1,0 +1,194 @@
+//! Runs a command per session: a process group of its own, its files and variables, and nothing of it is left at the end.
+
+use std::{
+    collections::{HashMap, HashSet},
+    ffi::OsString,
+    os::unix::process::ExitStatusExt,
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use nix::sys::signal::Signal;
+use tokio::{
+    process::Command,
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::timeout,
+};
+
+use super::{
+    Request, environment,
+    files::SessionFiles,
+    log_tail::Echo,
+    output::Output,
+    processes::{Ending, Processes, signal_group},
+};
+use crate::wire::{Abort, AbortDone, Ended, FromShim, HookResult, Start, seconds};
+
+/// What every session of a command shares.
+#[derive(Debug)]
+pub(super) struct Commands {
+    pub(super) command: Vec<OsString>,
+    pub(super) environment: Vec<(OsString, OsString)>,
+    /// Where the sessions' directories are made.
+    pub(super) directory: PathBuf,
+    pub(super) echo: Echo,
+    pub(super) processes: Processes,
+}
+
+/// Set to the grace time when a session is to end.
+type Cancelled = watch::Sender<Option<Duration>>;
+
+/// Serves the requests of the shim until they end.
+pub(super) async fn serve(
+    commands: Commands,
+    mut requests: mpsc::UnboundedReceiver<Request>,
+    events: mpsc::UnboundedSender<FromShim>,
+) {
+    let commands = Arc::new(commands);
+    let mut running: JoinSet<String> = JoinSet::new();
+    let mut cancels: HashMap<String, Cancelled> = HashMap::new();
+    loop {
+        let request = tokio::select! {
+            Some(ended) = running.join_next(), if !running.is_empty() => {
+                if let Ok(session_id) = ended {
+                    cancels.remove(&session_id);
+                }
+                continue;
+            }
+            request = requests.recv() => request,
+        };
+        match request {
+            Some(Request::Announce) => tell(&events, FromShim::Ready),
+            Some(Request::Start(start)) => {
+                let (cancel, cancelled) = watch::channel(None);
+                cancels.insert(start.session_id.clone(), cancel);
+                let (commands, events) = (Arc::clone(&commands), events.clone());
+                running.spawn(async move {
+                    let ended = commands.run(&start, cancelled).await;
+                    tell(&events, FromShim::Ended(ended));
+                    start.session_id
+                });
+            }
+            Some(Request::Cancel(cancel)) => {
+                if let Some(cancelled) = cancels.get(&cancel.session_id) {
+                    cancelled.send_replace(Some(seconds(cancel.grace_seconds)));
+                }
+            }
+            Some(Request::Abort(abort)) => tell(&events, FromShim::AbortDone(no_hook(abort))),
+            Some(Request::EndAll { done, .. }) => {
+                end_all(&mut running, &cancels).await;
+                cancels.clear();
+                let _ = done.send(());
+            }
+            None => return end_all(&mut running, &cancels).await,
+        }
+    }
+}
+
+async fn end_all(running: &mut JoinSet<String>, cancels: &HashMap<String, Cancelled>) {
+    for cancelled in cancels.values() {
+        cancelled.send_replace(Some(Duration::ZERO));
+    }
+    while running.join_next().await.is_some() {}
+}
+
+/// A command has no hook: it gets SIGTERM when its session is cancelled.
+fn no_hook(abort: Abort) -> AbortDone {
+    AbortDone { abort_id: abort.abort_id, result: HookResult::None, error: None }
+}
+
+fn tell(events: &mpsc::UnboundedSender<FromShim>, event: FromShim) {
+    if events.send(event).is_err() {
+        tracing::debug!("the shim ends: nobody is told");
+    }
+}
+
+impl Commands {
+    async fn run(&self, start: &Start, mut cancelled: watch::Receiver<Option<Duration>>) -> Ended {
+        let session_id = &start.session_id;
+        let files = match SessionFiles::create(&self.directory, start) {
+            Ok(files) => files,
+            Err(error) => return Ended::infra(session_id, format!("the session's files cannot be written: {error}")),
+        };
+        let mark = format!("{:032x}", rand::random::<u128>());
+        let Some((program, arguments)) = self.command.split_first() else {
+            return Ended::infra(session_id, "there is no command");
+        };
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .env_clear()
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .envs(environment::of_session(start, &mark))
+            .envs(files.environment())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let (mut child, leader) = match self.processes.spawn(&mut command) {
+            Ok(spawned) => spawned,
+            Err(error) => {
+                let program = program.to_string_lossy();
+                return Ended::infra(session_id, format!("the command {program:?} cannot be started: {error}"));
+            }
+        };
+        let output = Output::of(&mut child, &self.echo);
+        let status = tokio::select! {
+            status = child.wait() => status,
+            grace = told(&mut cancelled) => {
+                signal_group(leader, Signal::SIGTERM);
+                if let Ok(status) = timeout(grace, child.wait()).await {
+                    status
+                } else {
+                    signal_group(leader, Signal::SIGKILL);
+                    child.wait().await
+                }
+            }
+        };
+        let clean = self.processes.end(&Ending { leader, mark, keep: HashSet::new() }).await;
+        self.processes.release(leader);
+        let log_tail = output.last().await;
+        let mut ended = describe(session_id, status, &files);
+        ended.clean = clean;
+        if ended.exit_code != Some(0) || ended.error.is_some() {
+            ended.log_tail = log_tail;
+        }
+        ended
+    }
+}
+
+/// The grace time, once the session is to end.
+async fn told(cancelled: &mut watch::Receiver<Option<Duration>>) -> Duration {
+    match cancelled.wait_for(Option::is_some).await {
+        Ok(grace) => grace.unwrap_or_default(),
+        Err(_) => Duration::ZERO,
+    }
+}
+
+fn describe(session_id: &str, status: std::io::Result<ExitStatus>, files: &SessionFiles) -> Ended {
+    let status = match status {
+        Ok(status) => status,
+        Err(error) => return Ended::infra(session_id, format!("the command cannot be waited for: {error}")),
+    };
+    let (result, problem) = match files.result() {
+        Ok(result) => (result, None),
+        Err(problem) => (None, Some(problem)),
+    };
+    let error = match (status.code(), status.signal()) {
+        (Some(0), _) => problem,
+        (Some(code), _) => Some(format!("the command ended with exit code {code}")),
+        (None, Some(signal)) => Some(format!("the command was killed by signal {signal}")),
+        (None, None) => Some("the command ended in an unknown way".to_owned()),
+    };
+    Ended {
+        session_id: session_id.to_owned(),
+        exit_code: status.code(),
+        signal: status.signal(),
+        result,
+        error,
+        clean: true,
+        ..Ended::default()
+    }
+}

@@ -1,0 +1,367 @@
+//! Runs an agent function: one host process for all sessions, replaced when it dies or when a session does not let go of it.
+//!
+//! A process with a session that ignores its cancellation gets no new session, and is killed as soon as no other session needs it.
+//! While it lives on for the others, a fresh process takes what comes.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{sync::mpsc, task::JoinSet, time::sleep};
+use tokio_util::task::TaskTracker;
+
+use super::{
+    Request,
+    host::{Host, HostConfig, HostEvent},
+    processes::{Ending, Processes},
+};
+use crate::wire::{Abort, AbortDone, Cancel, Ended, Fault, FromLauncher, FromShim, HookResult, Start, seconds};
+
+/// Time beyond the grace time after which a host that does not answer counts as stuck.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// Host processes that may die one after the other without having run a session.
+const MAX_IDLE_DEATHS: u32 = 5;
+
+/// Serves the requests of the shim until they end.
+pub(super) async fn serve(
+    config: HostConfig,
+    mut requests: mpsc::UnboundedReceiver<Request>,
+    events: mpsc::UnboundedSender<FromShim>,
+) {
+    let (host_events, mut from_hosts) = mpsc::unbounded_channel();
+    let (timers, mut expired) = mpsc::unbounded_channel();
+    let mut hosts = Hosts {
+        config: Arc::new(config),
+        events,
+        host_events,
+        timers,
+        timer_tasks: JoinSet::new(),
+        tasks: TaskTracker::new(),
+        live: HashMap::new(),
+        current: None,
+        next_id: 0,
+        waiting: VecDeque::new(),
+        aborts: HashMap::new(),
+        state: State::Loading,
+        idle_deaths: 0,
+    };
+    hosts.start_host();
+    loop {
+        tokio::select! {
+            request = requests.recv() => match request {
+                Some(request) => hosts.on_request(request).await,
+                None => break,
+            },
+            Some((id, event)) = from_hosts.recv() => hosts.on_host(id, event).await,
+            Some((id, session_id)) = expired.recv() => hosts.on_expired(id, &session_id),
+            Some(_) = hosts.timer_tasks.join_next(), if !hosts.timer_tasks.is_empty() => {}
+        }
+    }
+    hosts.end_all().await;
+}
+
+/// What the launcher is told when it connects.
+#[derive(Debug, Clone)]
+enum State {
+    Loading,
+    Ready,
+    Failed(String),
+}
+
+#[derive(Debug)]
+struct Live {
+    host: Host,
+    ready: bool,
+    retired: bool,
+    sessions: HashSet<String>,
+    /// The processes below it when it became ready: its own, not a session's.
+    keep: HashSet<i32>,
+}
+
+#[derive(Debug)]
+struct PendingAbort {
+    hosts: HashSet<u64>,
+    report: AbortDone,
+}
+
+struct Hosts {
+    config: Arc<HostConfig>,
+    events: mpsc::UnboundedSender<FromShim>,
+    host_events: mpsc::UnboundedSender<(u64, HostEvent)>,
+    timers: mpsc::UnboundedSender<(u64, String)>,
+    timer_tasks: JoinSet<()>,
+    tasks: TaskTracker,
+    live: HashMap<u64, Live>,
+    /// The one that takes new sessions.
+    current: Option<u64>,
+    next_id: u64,
+    /// Sessions that wait for a process to be ready.
+    waiting: VecDeque<Start>,
+    aborts: HashMap<String, PendingAbort>,
+    state: State,
+    idle_deaths: u32,
+}
+
+impl Hosts {
+    async fn on_request(&mut self, request: Request) {
+        match request {
+            Request::Announce => self.announce(),
+            Request::Start(start) => self.start(start),
+            Request::Cancel(cancel) => self.cancel(cancel),
+            Request::Abort(abort) => self.abort(abort),
+            Request::EndAll { again, done } => {
+                self.end_all().await;
+                if again {
+                    self.state = State::Loading;
+                    self.idle_deaths = 0;
+                    self.start_host();
+                }
+                let _ = done.send(());
+            }
+        }
+    }
+
+    fn announce(&self) {
+        match &self.state {
+            State::Loading => {}
+            State::Ready => self.tell(FromShim::Ready),
+            State::Failed(error) => self.tell(FromShim::Failed { error: error.clone() }),
+        }
+    }
+
+    fn tell(&self, event: FromShim) {
+        if self.events.send(event).is_err() {
+            tracing::debug!("the shim ends: nobody is told");
+        }
+    }
+
+    fn start_host(&mut self) {
+        let id = self.next_id;
+        self.next_id += 1;
+        match Host::start(&self.config, id, self.host_events.clone(), &self.tasks) {
+            Ok(host) => {
+                let live = Live { host, ready: false, retired: false, sessions: HashSet::new(), keep: HashSet::new() };
+                self.live.insert(id, live);
+                self.current = Some(id);
+            }
+            Err(error) => {
+                let python = self.config.python.display();
+                self.fail(&format!("the interpreter {python} cannot be started: {error}"));
+            }
+        }
+    }
+
+    fn fail(&mut self, error: &str) {
+        self.state = State::Failed(error.to_owned());
+        self.current = None;
+        self.announce();
+        for start in std::mem::take(&mut self.waiting) {
+            self.tell(FromShim::Ended(Ended::infra(&start.session_id, error)));
+        }
+    }
+
+    fn start(&mut self, start: Start) {
+        if let State::Failed(error) = &self.state {
+            return self.tell(FromShim::Ended(Ended::infra(&start.session_id, error.clone())));
+        }
+        match self.current.and_then(|id| self.live.get_mut(&id)) {
+            Some(live) if live.ready => live.start(start),
+            _ => self.waiting.push_back(start),
+        }
+    }
+
+    fn cancel(&mut self, cancel: Cancel) {
+        if let Some(index) = self.waiting.iter().position(|start| start.session_id == cancel.session_id) {
+            self.waiting.remove(index);
+            let error = Some("the session was cancelled before it started".to_owned());
+            let ended = Ended { session_id: cancel.session_id, error, clean: true, ..Ended::default() };
+            return self.tell(FromShim::Ended(ended));
+        }
+        let Some((id, live)) = self.live.iter().find(|(_, live)| live.sessions.contains(&cancel.session_id)) else { return };
+        let (timers, id, session_id) = (self.timers.clone(), *id, cancel.session_id.clone());
+        let limit = seconds(cancel.grace_seconds) + ANSWER_TIMEOUT;
+        self.timer_tasks.spawn(async move {
+            sleep(limit).await;
+            let _ = timers.send((id, session_id));
+        });
+        live.host.tell(FromLauncher::Cancel(cancel));
+    }
+
+    /// A host did not end a session in time: its event loop is blocked.
+    fn on_expired(&mut self, id: u64, session_id: &str) {
+        let Some(live) = self.live.get_mut(&id) else { return };
+        if !live.sessions.remove(session_id) {
+            return;
+        }
+        let error = Some("the agent ignored its cancellation and blocks its event loop".to_owned());
+        self.tell(FromShim::Ended(Ended { session_id: session_id.to_owned(), error, clean: true, ..Ended::default() }));
+        self.retire(id);
+    }
+
+    /// The hook runs once in every process that has sessions.
+    fn abort(&mut self, abort: Abort) {
+        let hosts: HashSet<u64> =
+            self.live.iter().filter(|(_, live)| live.ready && !live.sessions.is_empty()).map(|(id, _)| *id).collect();
+        let report = AbortDone { abort_id: abort.abort_id.clone(), result: HookResult::None, error: None };
+        if hosts.is_empty() {
+            return self.tell(FromShim::AbortDone(report));
+        }
+        for id in &hosts {
+            if let Some(live) = self.live.get(id) {
+                live.host.tell(FromLauncher::Abort(abort.clone()));
+            }
+        }
+        self.aborts.insert(abort.abort_id, PendingAbort { hosts, report });
+    }
+
+    fn hook_done(&mut self, id: u64, done: AbortDone) {
+        let Some(pending) = self.aborts.get_mut(&done.abort_id) else { return };
+        if !pending.hosts.remove(&id) {
+            return;
+        }
+        if badness(done.result) >= badness(pending.report.result) {
+            pending.report = done.clone();
+        }
+        if pending.hosts.is_empty()
+            && let Some(pending) = self.aborts.remove(&done.abort_id)
+        {
+            self.tell(FromShim::AbortDone(pending.report));
+        }
+    }
+
+    async fn on_host(&mut self, id: u64, event: HostEvent) {
+        match event {
+            HostEvent::Said(FromShim::Ready) => self.on_ready(id),
+            HostEvent::Said(FromShim::Failed { error }) => {
+                self.live.remove(&id);
+                if self.current == Some(id) {
+                    self.fail(&error);
+                }
+            }
+            HostEvent::Said(FromShim::Ended(ended)) => self.on_ended(id, ended).await,
+            HostEvent::Said(FromShim::AbortDone(done)) => self.hook_done(id, done),
+            HostEvent::Said(FromShim::Stuck { .. }) => self.retire(id),
+            HostEvent::Said(message) => tracing::debug!(?message, "a message of the Python host was ignored"),
+            HostEvent::Exited { how, signal, log_tail, clean } => self.on_exited(id, &how, signal, log_tail, clean),
+        }
+    }
+
+    fn on_ready(&mut self, id: u64) {
+        let Some(live) = self.live.get_mut(&id) else { return };
+        live.ready = true;
+        live.keep = Processes::below(live.host.pid);
+        live.keep.insert(live.host.pid);
+        for start in std::mem::take(&mut self.waiting) {
+            live.start(start);
+        }
+        if !matches!(self.state, State::Ready) {
+            self.state = State::Ready;
+            self.announce();
+        }
+    }
+
+    async fn on_ended(&mut self, id: u64, mut ended: Ended) {
+        self.idle_deaths = 0;
+        let Some(live) = self.live.get_mut(&id) else { return };
+        if !live.sessions.remove(&ended.session_id) {
+            return;
+        }
+        if live.sessions.is_empty() && !live.retired {
+            let ending = Ending { leader: live.host.pid, mark: live.host.mark.clone(), keep: live.keep.clone() };
+            ended.clean = self.config.processes.end(&ending).await;
+        }
+        self.tell(FromShim::Ended(ended));
+        self.kill_if_unneeded(id);
+    }
+
+    /// No new session for this process.
+    fn retire(&mut self, id: u64) {
+        let Some(live) = self.live.get_mut(&id) else { return };
+        live.retired = true;
+        if self.current == Some(id) {
+            self.start_host();
+        }
+        self.kill_if_unneeded(id);
+    }
+
+    fn kill_if_unneeded(&self, id: u64) {
+        if let Some(live) = self.live.get(&id)
+            && live.retired
+            && live.sessions.is_empty()
+        {
+            live.host.kill();
+        }
+    }
+
+    fn on_exited(&mut self, id: u64, how: &str, signal: Option<i32>, log_tail: Option<String>, clean: bool) {
+        let Some(live) = self.live.remove(&id) else { return };
+        // Alone, the session killed its process; among others, nobody knows who did.
+        let fault = if live.sessions.len() > 1 { Fault::Infra } else { Fault::Agent };
+        for session_id in &live.sessions {
+            self.tell(FromShim::Ended(Ended {
+                session_id: session_id.clone(),
+                signal,
+                error: Some(how.to_owned()),
+                log_tail: log_tail.clone(),
+                fault,
+                clean,
+                ..Ended::default()
+            }));
+        }
+        let pending: Vec<String> = self.aborts.keys().cloned().collect();
+        for abort_id in pending {
+            let error = Some(how.to_owned());
+            self.hook_done(id, AbortDone { abort_id, result: HookResult::Failed, error });
+        }
+        if self.current != Some(id) {
+            return;
+        }
+        let last_words = log_tail.map(|tail| format!("; it printed: {}", last_lines(&tail))).unwrap_or_default();
+        if !live.ready {
+            return self.fail(&format!("{how} while the agent was loaded{last_words}"));
+        }
+        self.idle_deaths = if live.sessions.is_empty() { self.idle_deaths + 1 } else { 0 };
+        if self.idle_deaths >= MAX_IDLE_DEATHS {
+            return self.fail(&format!("{how}, again and again, without running a session{last_words}"));
+        }
+        tracing::warn!(how, "the Python host is started again");
+        self.start_host();
+    }
+
+    /// Ends every process at once. Nobody is told: the launcher is gone, or said so.
+    async fn end_all(&mut self) {
+        self.current = None;
+        self.waiting.clear();
+        self.aborts.clear();
+        self.live.clear();
+        self.timer_tasks.shutdown().await;
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.tasks.reopen();
+    }
+}
+
+impl Live {
+    fn start(&mut self, start: Start) {
+        self.sessions.insert(start.session_id.clone());
+        self.host.tell(FromLauncher::Start(start));
+    }
+}
+
+fn badness(result: HookResult) -> u8 {
+    match result {
+        HookResult::None => 0,
+        HookResult::Succeeded => 1,
+        HookResult::Failed => 2,
+        HookResult::TimedOut => 3,
+    }
+}
+
+/// The end of a text, for a message.
+fn last_lines(text: &str) -> &str {
+    let start = text.char_indices().rev().nth(999).map_or(0, |(index, _)| index);
+    text[start..].trim()
+}

@@ -1,0 +1,243 @@
+//! The messages between launcher and shim, and between shim and Python host: one JSON object per line.
+
+use std::{io, time::Duration};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// Longest line that is read, in bytes.
+pub const MAX_LINE: u64 = 64 * 1024 * 1024;
+
+/// What the shim runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentKind {
+    /// A Python function, in a host process that runs many sessions.
+    Function,
+    /// A process per session.
+    Command,
+}
+
+/// Whose doing the end of a session was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// The agent's own: it is a result, and scored.
+    #[default]
+    Agent,
+    /// Nobody's result: the session is run again.
+    Infra,
+}
+
+/// How an `abort` hook ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HookResult {
+    /// It returned.
+    Succeeded,
+    /// There is none.
+    None,
+    /// It raised, or its process died.
+    Failed,
+    /// It did not end in time.
+    TimedOut,
+}
+
+/// A session to run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    /// The session's id.
+    pub session_id: String,
+    /// Where the agent sends its requests; contains `/sessions/<id>`.
+    pub base_url: String,
+    /// The session's bearer token.
+    #[serde(default)]
+    pub token: String,
+    /// Chat messages, or a text.
+    #[serde(default)]
+    pub prompt: Value,
+    /// Sampling defaults for the agent's requests.
+    #[serde(default)]
+    pub request_kwargs: Map<String, Value>,
+    /// The sample's metadata.
+    #[serde(default)]
+    pub metadata: Map<String, Value>,
+    /// Seconds until the launcher ends the session.
+    #[serde(default)]
+    pub deadline_seconds: Option<f64>,
+    /// Whether a partial trajectory is resumed.
+    #[serde(default)]
+    pub resume: bool,
+}
+
+/// How a session ended.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Ended {
+    /// The session's id.
+    pub session_id: String,
+    /// Exit code of the process, or 0 and 1 for a function that returned or raised.
+    #[serde(default)]
+    pub exit_code: Option<i32>,
+    /// The signal that killed the process.
+    #[serde(default)]
+    pub signal: Option<i32>,
+    /// What the agent returned or wrote.
+    #[serde(default)]
+    pub result: Option<Map<String, Value>>,
+    /// What went wrong, in words, or a traceback.
+    #[serde(default)]
+    pub error: Option<String>,
+    /// The last output of an agent that did not end well.
+    #[serde(default)]
+    pub log_tail: Option<String>,
+    /// Whose doing it was.
+    #[serde(default)]
+    pub fault: Fault,
+    /// Whether every process of the session is gone.
+    #[serde(default = "yes")]
+    pub clean: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Ended {
+    /// The end of a session that is nobody's result.
+    pub fn infra(session_id: &str, error: impl Into<String>) -> Self {
+        Self {
+            session_id: session_id.to_owned(),
+            error: Some(error.into()),
+            fault: Fault::Infra,
+            clean: true,
+            ..Self::default()
+        }
+    }
+}
+
+/// An abort to run the hook for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Abort {
+    /// One abort has one id, however many sessions it ends.
+    pub abort_id: String,
+    /// How long the hook may take.
+    pub timeout_seconds: f64,
+    /// The attributes of the hook's `args`, beside the job's parameters.
+    #[serde(default)]
+    pub args: Map<String, Value>,
+}
+
+/// The report on a hook.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AbortDone {
+    /// The abort's id.
+    pub abort_id: String,
+    /// How the hook ended.
+    pub result: HookResult,
+    /// What went wrong.
+    #[serde(default)]
+    pub error: Option<String>,
+}
+
+/// A session to end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cancel {
+    /// The session's id.
+    pub session_id: String,
+    /// How long the agent may take to end by itself.
+    #[serde(default = "default_grace")]
+    pub grace_seconds: f64,
+}
+
+fn default_grace() -> f64 {
+    0.5
+}
+
+/// What the launcher says; the shim says the same to the Python host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum FromLauncher {
+    /// Run a session.
+    Start(Start),
+    /// Run the hook.
+    Abort(Abort),
+    /// End a session.
+    Cancel(Cancel),
+    /// End.
+    Exit,
+    /// A message of a later version.
+    #[serde(other)]
+    Unknown,
+}
+
+/// What the shim says; the Python host says a part of it to the shim.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum FromShim {
+    /// The first message of a connection.
+    Hello {
+        /// What the shim runs.
+        kind: AgentKind,
+        /// Its process id, for logs.
+        pid: u32,
+    },
+    /// Sessions may start.
+    Ready,
+    /// The agent cannot be loaded.
+    Failed {
+        /// Why.
+        error: String,
+    },
+    /// A session ended.
+    Ended(Ended),
+    /// The hook ended.
+    AbortDone(AbortDone),
+    /// A session ignores its cancellation (Python host to shim only).
+    Stuck {
+        /// The session's id.
+        session_id: String,
+    },
+    /// The shim was told to terminate.
+    Stopping,
+    /// A message of a later version.
+    #[serde(other)]
+    Unknown,
+}
+
+/// A duration from a number of the wire; nonsense is zero, and a century is enough.
+pub(crate) fn seconds(value: f64) -> Duration {
+    Duration::try_from_secs_f64(value.min(3.2e9)).unwrap_or_default()
+}
+
+/// Reads the next message; `None` at the end of the stream.
+///
+/// # Errors
+/// The stream's own, and `InvalidData` for a line that is too long or not a message.
+pub async fn read<T: DeserializeOwned>(reader: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<T>> {
+    let mut line = Vec::new();
+    let length = reader.take(MAX_LINE).read_until(b'\n', &mut line).await?;
+    if length == 0 {
+        return Ok(None);
+    }
+    if line.last() != Some(&b'\n') {
+        let problem = if length as u64 >= MAX_LINE {
+            "a line that is too long"
+        } else {
+            "a line that breaks off"
+        };
+        return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+    }
+    serde_json::from_slice(&line).map(Some).map_err(io::Error::from)
+}
+
+/// Writes one message.
+///
+/// # Errors
+/// The stream's own.
+pub async fn write(writer: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    writer.write_all(&line).await?;
+    writer.flush().await
+}

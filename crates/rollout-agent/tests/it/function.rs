@@ -1,0 +1,71 @@
+//! Agent functions as users write them.
+
+use serde_json::json;
+
+use crate::{
+    pod::{ONE, Pod, REUSED, Shape},
+    router::{FakeRouter, offer},
+};
+
+#[tokio::test]
+async fn the_agent_of_the_seed_runs_unmodified() {
+    let router = FakeRouter::start().await;
+    let id = router.offer(offer());
+    let mut pod = Pod::function(&router, ONE, "seed_agent.run_agent");
+    let result = router.result(&id).await;
+    assert_eq!(result["outcome"], "completed", "{result:#}");
+    assert_eq!(result["metadata"], json!({}));
+    assert_eq!(result["hook"], json!(null));
+    let (session, chat) = router.chats(1).await[0].clone();
+    assert_eq!(session, id);
+    assert_eq!(
+        chat,
+        json!({"model": "default", "messages": [{"role": "user", "content": "2+2?"}], "temperature": 0.5})
+    );
+    assert!(pod.ended_well().await);
+    assert_eq!(router.wrong_tokens(), 0);
+}
+
+#[tokio::test]
+async fn run_with_metadata_and_a_returned_dict() {
+    let router = FakeRouter::start().await;
+    let id = router.offer(offer());
+    let mut pod = Pod::function(&router, ONE, "miles_agent.run");
+    let result = router.result(&id).await;
+    assert_eq!(result["outcome"], "completed", "{result:#}");
+    assert_eq!(result["metadata"]["reward"], 1.0);
+    assert_eq!(result["metadata"]["answer"], "4");
+    assert_eq!(result["metadata"]["seen"], json!(["session_server_id", "session_server_instance_id"]));
+    assert_eq!(result["exit_code"], 0);
+    assert!(result["agent_seconds"].as_f64().unwrap() > 0.0);
+    assert!(pod.ended_well().await);
+}
+
+#[tokio::test]
+async fn a_pod_is_used_again_until_the_router_closes() {
+    let router = FakeRouter::start().await;
+    let ids: Vec<_> = (0..5).map(|_| router.offer(offer())).collect();
+    let mut pod = Pod::function(&router, REUSED, "miles_agent.run");
+    for id in &ids {
+        assert_eq!(router.result(id).await["outcome"], "completed");
+    }
+    router.close();
+    assert!(pod.ended_well().await);
+    assert!(ids.iter().all(|id| router.results_of(id) == 1));
+}
+
+#[tokio::test]
+async fn many_sessions_run_at_once_in_one_process() {
+    let router = FakeRouter::start().await;
+    let ids: Vec<_> = (0..16).map(|_| router.offer(offer())).collect();
+    let _pod = Pod::function(&router, Shape { concurrent: 16, sessions_per_pod: 0 }, "gathering_agent.run");
+    let mut processes = Vec::new();
+    for id in &ids {
+        let result = router.result(id).await;
+        assert_eq!(result["outcome"], "completed", "{result:#}");
+        assert_eq!(result["metadata"]["together"], 16);
+        processes.push(result["metadata"]["pid"].clone());
+    }
+    processes.dedup();
+    assert_eq!(processes.len(), 1);
+}

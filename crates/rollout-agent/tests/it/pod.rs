@@ -1,0 +1,127 @@
+//! An agent pod: a launcher and a shim that share a directory.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::OnceLock,
+    time::Duration,
+};
+
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::{
+    process::{Process, Role, start},
+    router::{FakeRouter, PATIENCE},
+};
+
+/// A running pod.
+#[derive(Debug)]
+pub(crate) struct Pod {
+    pub(crate) launcher: Process,
+    pub(crate) shim: Process,
+    pub(crate) directory: TempDir,
+}
+
+/// How a pod is started.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) concurrent: usize,
+    pub(crate) sessions_per_pod: usize,
+}
+
+pub(crate) const ONE: Shape = Shape { concurrent: 1, sessions_per_pod: 1 };
+pub(crate) const REUSED: Shape = Shape { concurrent: 1, sessions_per_pod: 0 };
+
+impl Pod {
+    /// A pod that runs a function of `tests/it/agents/`.
+    pub(crate) fn function(router: &FakeRouter, shape: Shape, path: &str) -> Self {
+        Self::function_in(router, shape, path, &agents())
+    }
+
+    /// A pod that runs a function of another directory.
+    pub(crate) fn function_in(router: &FakeRouter, shape: Shape, path: &str, code: &Path) -> Self {
+        Self::start(router, shape, |directory| {
+            let parameters = directory.join("parameters.json");
+            std::fs::write(&parameters, r#"{"my_flag": 7}"#).unwrap();
+            Role::Function {
+                directory: directory.to_owned(),
+                path: path.to_owned(),
+                python: python(),
+                code: code.to_owned(),
+                parameters: Some(parameters),
+            }
+        })
+    }
+
+    /// A pod that runs a shell script per session.
+    pub(crate) fn script(router: &FakeRouter, shape: Shape, script: &str) -> Self {
+        Self::command(router, shape, &["/bin/sh", "-c", script])
+    }
+
+    /// A pod that runs a command per session.
+    pub(crate) fn command(router: &FakeRouter, shape: Shape, command: &[&str]) -> Self {
+        Self::start(router, shape, |directory| Role::Command {
+            directory: directory.to_owned(),
+            command: command.iter().map(|part| (*part).to_owned()).collect(),
+        })
+    }
+
+    fn start(router: &FakeRouter, shape: Shape, shim: impl FnOnce(&Path) -> Role) -> Self {
+        let directory = TempDir::with_prefix("rollout-agent-test-").unwrap();
+        let launcher = start(&launcher(router, shape, directory.path()));
+        let shim = start(&shim(directory.path()));
+        Self { launcher, shim, directory }
+    }
+
+    /// Starts the launcher again.
+    pub(crate) fn restart_launcher(&mut self, router: &FakeRouter, shape: Shape) {
+        self.launcher = start(&launcher(router, shape, self.directory.path()));
+    }
+
+    /// Waits for the end of both, and says whether both ended well.
+    pub(crate) async fn ended_well(&mut self) -> bool {
+        let both = async { (self.launcher.child.wait().await.unwrap(), self.shim.child.wait().await.unwrap()) };
+        let (launcher, shim) = timeout(PATIENCE, both).await.expect("the pod ends");
+        launcher.success() && shim.success()
+    }
+}
+
+fn launcher(router: &FakeRouter, shape: Shape, directory: &Path) -> Role {
+    Role::Launcher {
+        router: router.url().to_owned(),
+        directory: directory.to_owned(),
+        concurrent: shape.concurrent,
+        sessions_per_pod: shape.sessions_per_pod,
+    }
+}
+
+/// The agents of the tests.
+pub(crate) fn agents() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/agents")
+}
+
+/// The interpreter itself, not a script in front of it.
+pub(crate) fn python() -> PathBuf {
+    static PYTHON: OnceLock<PathBuf> = OnceLock::new();
+    PYTHON
+        .get_or_init(|| {
+            let output = std::process::Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
+            PathBuf::from(String::from_utf8(output.unwrap().stdout).unwrap().trim())
+        })
+        .clone()
+}
+
+/// Waits until something holds.
+pub(crate) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < until, "waited for {what}");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Whether a process lives (a zombie does not).
+pub(crate) fn lives(pid: &str) -> bool {
+    std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()))
+        .is_ok_and(|stat| !stat.contains(") Z ") && !stat.contains(") X "))
+}

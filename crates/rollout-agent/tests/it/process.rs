@@ -1,0 +1,98 @@
+//! The launcher and the shim as processes: this test binary, started again with a configuration in its environment.
+//!
+//! They end when their standard input is closed, so that nothing outlives the test.
+
+use std::{io::Read, path::PathBuf, process::Stdio, time::Duration};
+
+use rollout_agent::{
+    launcher::{self, LauncherConfig, LauncherEnd},
+    shim::{self, Agent, Function, ShimConfig},
+};
+use serde::{Deserialize, Serialize};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio_util::sync::CancellationToken;
+
+use crate::router::CLAIM_TOKEN;
+
+const VARIABLE: &str = "ROLLOUT_TEST_PROCESS";
+
+/// What a process is to do.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Role {
+    Launcher { router: String, directory: PathBuf, concurrent: usize, sessions_per_pod: usize },
+    Command { directory: PathBuf, command: Vec<String> },
+    Function { directory: PathBuf, path: String, python: PathBuf, code: PathBuf, parameters: Option<PathBuf> },
+}
+
+/// A process that ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) child: Child,
+    // Kept apart: waiting for a child closes the input that it holds.
+    _input: ChildStdin,
+}
+
+/// Starts a process.
+pub(crate) fn start(role: &Role) -> Process {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "process::started", "--ignored", "--nocapture", "--quiet"])
+        .env(VARIABLE, serde_json::to_string(role).unwrap())
+        .env("ROLLOUT_SECRET_OF_THE_LAUNCHER", "must not reach an agent")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let input = child.stdin.take().unwrap();
+    Process { child, _input: input }
+}
+
+#[test]
+#[ignore = "what `start` runs in another process"]
+fn started() {
+    let role: Role = serde_json::from_str(&std::env::var(VARIABLE).unwrap()).unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let stop = CancellationToken::new();
+    let stop_with_input = stop.clone();
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        stop_with_input.cancel();
+    });
+    let signals = stop.clone();
+    runtime.block_on(async move {
+        let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).unwrap();
+        tokio::select! {
+            () = run(role, stop) => {}
+            () = async { terminate.recv().await; signals.cancel(); std::future::pending().await } => {}
+        }
+    });
+}
+
+async fn run(role: Role, stop: CancellationToken) {
+    let (directory, agent) = match role {
+        Role::Launcher { router, directory, concurrent, sessions_per_pod } => {
+            let mut config = LauncherConfig::new(router, CLAIM_TOKEN, directory);
+            config.concurrent = concurrent;
+            config.sessions_per_pod = sessions_per_pod;
+            config.grace_period = Duration::from_secs(8);
+            config.router_timeout = Duration::from_secs(2);
+            let end = launcher::run(config, stop).await.unwrap();
+            assert_ne!(end, LauncherEnd::Stopped);
+            return;
+        }
+        Role::Command { directory, command } => (directory, Agent::Command(command.into_iter().map(Into::into).collect())),
+        Role::Function { directory, path, python, code, parameters } => {
+            (directory, Agent::Function(Function { path, python, code: Some(code), parameters }))
+        }
+    };
+    shim::guard_this_process().unwrap();
+    let config = ShimConfig {
+        directory,
+        agent,
+        environment: shim::clean_environment(std::env::vars_os(), false, &[("GIVEN".to_owned(), "by the user".to_owned())]),
+        launcher_timeout: Duration::from_secs(10),
+        grace_period: Duration::from_secs(8),
+        echo: false,
+    };
+    shim::run(config, stop).await.unwrap();
+}
