@@ -3,6 +3,7 @@
 use std::{
     ffi::OsString,
     io::{BufRead, BufReader, Read},
+    os::unix::process::ExitStatusExt,
     path::PathBuf,
     process::ExitCode,
     time::Duration,
@@ -115,6 +116,9 @@ struct Exec {
     /// Ends when standard input is closed.
     #[arg(long)]
     exit_with_stdin: bool,
+    /// Says that this process is the shim below its guard.
+    #[arg(long, hide = true)]
+    guarded: bool,
     /// The command, run once per session.
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "function")]
     command: Vec<OsString>,
@@ -124,7 +128,8 @@ struct Exec {
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::Launch(launch) => run_launcher(launch).await,
-        Command::Exec(exec) => run_shim(exec).await,
+        Command::Exec(exec) if exec.guarded => run_shim(exec).await,
+        Command::Exec(exec) => run_guard(&exec).await,
     }
 }
 
@@ -147,13 +152,27 @@ async fn run_launcher(args: Launch) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Runs this command again below a guard.
+async fn run_guard(args: &Exec) -> anyhow::Result<ExitCode> {
+    let stop = stop_on_signal()?;
+    if args.exit_with_stdin {
+        stop_with_stdin(&stop);
+    }
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let own: Vec<OsString> = std::env::args_os().collect();
+    let after = own.iter().position(|argument| argument == "exec").context("cannot find the sub-command")? + 1;
+    let mut shim = tokio::process::Command::new(program);
+    shim.args(&own[1..after]).arg("--guarded").args(&own[after..]);
+    let status = shim::run_guarded(shim, stop).await.context("cannot run the shim")?;
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    Ok(code.and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
 async fn run_shim(args: Exec) -> anyhow::Result<ExitCode> {
     shim::guard_this_process().context("cannot become the reaper of the agent's processes")?;
     let stop = stop_on_signal()?;
-    if args.exit_with_stdin {
-        let stop = stop.clone();
-        std::thread::spawn(move || wait_for_end(&mut std::io::stdin(), &stop));
-    }
+    // The guard holds the other end.
+    stop_with_stdin(&stop);
     let agent = match (args.function, args.python) {
         (Some(path), Some(python)) => {
             Agent::Function(Function { path, python, code: args.code, parameters: args.parameters })
@@ -170,6 +189,12 @@ async fn run_shim(args: Exec) -> anyhow::Result<ExitCode> {
     };
     shim::run(config, stop).await?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Cancels when standard input ends. A thread of its own, because a blocked read would hold the runtime at the end.
+pub(super) fn stop_with_stdin(stop: &CancellationToken) {
+    let stop = stop.clone();
+    std::thread::spawn(move || wait_for_end(&mut std::io::stdin(), &stop));
 }
 
 /// A token that is cancelled by SIGTERM, SIGINT or SIGHUP.
@@ -210,18 +235,18 @@ async fn read_token(stop: Option<CancellationToken>) -> anyhow::Result<String> {
     Ok(token.to_owned())
 }
 
-pub(super) fn wait_for_end(input: &mut impl Read, stop: &CancellationToken) {
+fn wait_for_end(input: &mut impl Read, stop: &CancellationToken) {
     let mut buffer = [0; 1024];
     while input.read(&mut buffer).is_ok_and(|length| length > 0) {}
     stop.cancel();
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let value: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     Duration::try_from_secs_f64(value).map_err(|error| error.to_string())
 }
 
-fn variable(text: &str) -> Result<(String, String), String> {
+pub(super) fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("write NAME=VALUE".to_owned()),

@@ -1,12 +1,54 @@
-//! `rollout-operator plugins`.
+//! `rollout-operator plugins`: the Python plug-in host beside the driver.
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+use rollout_agent::{
+    plugins::{self, PluginsConfig},
+    shim,
+};
+
+use super::agent::{seconds, stop_on_signal, stop_with_stdin, variable};
 
 /// Runs the Python plug-in host beside the driver.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Unix socket on which the host listens.
+    #[arg(long, value_name = "PATH")]
+    socket: PathBuf,
+    /// Interpreter.
+    #[arg(long, value_name = "PATH", default_value = "python3")]
+    python: PathBuf,
+    /// Directory of the plug-ins' modules, put in front of `sys.path`.
+    #[arg(long, value_name = "DIR")]
+    code: Option<PathBuf>,
+    /// A variable for the plug-ins' environment.
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
+    environment: Vec<(String, String)>,
+    /// Passes the whole environment on, as in a container whose environment is the user's own. Without it only PATH, HOME,
+    /// LANG, LC_*, TZ, TMPDIR and PYTHON* pass.
+    #[arg(long)]
+    inherit_environment: bool,
+    /// How long the host may not answer, because of an import or a function that blocks its event loop, before it is killed.
+    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
+    unresponsive_seconds: Duration,
+    /// Ends when standard input is closed.
+    #[arg(long)]
+    exit_with_stdin: bool,
+}
 
 /// Runs the sub-command.
-pub async fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built")
+pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let stop = stop_on_signal()?;
+    if args.exit_with_stdin {
+        stop_with_stdin(&stop);
+    }
+    let config = PluginsConfig {
+        socket: args.socket,
+        python: args.python,
+        code: args.code,
+        environment: shim::clean_environment(std::env::vars_os(), args.inherit_environment, &args.environment),
+        unresponsive_after: args.unresponsive_seconds,
+    };
+    plugins::run(config, stop).await?;
+    Ok(ExitCode::SUCCESS)
 }

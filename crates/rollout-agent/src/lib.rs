@@ -9,13 +9,16 @@
 //!   pod's claim token and runs no user code.
 //! - [`shim`] runs the user's code: a command per session, or the Python host for an agent function. It knows its sessions and nothing
 //!   else, and kills every process that a session leaves behind.
-//! - [`python`] is the Python host as embedded files, and [`plugins`] runs it as the driver's plug-in host.
+//! - [`plugins`] runs the Python host as the driver's plug-in host.
 //!
 //! The wire is `docs/protocol.md`, sections 2 to 4. A crash of either part is normal: a launcher that loses the shim reports its
 //! sessions as infrastructure failures; a shim that loses the launcher ends its sessions.
 
+mod echo;
 pub mod launcher;
-pub mod python;
+pub mod plugins;
+mod private;
+mod python;
 pub mod shim;
 mod socket;
 pub mod wire;

@@ -18,6 +18,7 @@ const FILES: &[(&str, &str)] = files![
     "rollout_host/errors.py",
     "rollout_host/http_client.py",
     "rollout_host/output.py",
+    "rollout_host/plugins.py",
     "rollout_host/stand_ins.py",
     "rollout_host/miles/base_types.py",
     "rollout_host/miles/filter_types.py",
@@ -29,7 +30,7 @@ const FILES: &[(&str, &str)] = files![
 ///
 /// # Errors
 /// When a file cannot be written.
-pub fn install(directory: &Path) -> io::Result<PathBuf> {
+pub(crate) fn install(directory: &Path) -> io::Result<PathBuf> {
     for (name, text) in FILES {
         let path = directory.join(name);
         if let Some(parent) = path.parent() {

@@ -159,7 +159,7 @@ fn default_grace() -> f64 {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FromLauncher {
     /// Run a session.
-    Start(Start),
+    Start(Box<Start>),
     /// Run the hook.
     Abort(Abort),
     /// End a session.
@@ -190,7 +190,7 @@ pub enum FromShim {
         error: String,
     },
     /// A session ended.
-    Ended(Ended),
+    Ended(Box<Ended>),
     /// The hook ended.
     AbortDone(AbortDone),
     /// A session ignores its cancellation (Python host to shim only).
@@ -205,6 +205,13 @@ pub enum FromShim {
     Unknown,
 }
 
+impl FromShim {
+    /// A session ended.
+    pub fn ended(ended: Ended) -> Self {
+        Self::Ended(Box::new(ended))
+    }
+}
+
 /// A duration from a number of the wire; nonsense is zero, and a century is enough.
 pub(crate) fn seconds(value: f64) -> Duration {
     Duration::try_from_secs_f64(value.min(3.2e9)).unwrap_or_default()
@@ -214,7 +221,9 @@ pub(crate) fn seconds(value: f64) -> Duration {
 ///
 /// # Errors
 /// The stream's own, and `InvalidData` for a line that is too long or not a message.
-pub async fn read<T: DeserializeOwned>(reader: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<T>> {
+pub async fn read<T: DeserializeOwned>(
+    reader: &mut (impl AsyncBufRead + Unpin),
+) -> io::Result<Option<T>> {
     let mut line = Vec::new();
     let length = reader.take(MAX_LINE).read_until(b'\n', &mut line).await?;
     if length == 0 {
@@ -228,14 +237,19 @@ pub async fn read<T: DeserializeOwned>(reader: &mut (impl AsyncBufRead + Unpin))
         };
         return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
     }
-    serde_json::from_slice(&line).map(Some).map_err(io::Error::from)
+    serde_json::from_slice(&line)
+        .map(Some)
+        .map_err(io::Error::from)
 }
 
 /// Writes one message.
 ///
 /// # Errors
 /// The stream's own.
-pub async fn write(writer: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> io::Result<()> {
+pub async fn write(
+    writer: &mut (impl AsyncWrite + Unpin),
+    message: &impl Serialize,
+) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     writer.write_all(&line).await?;

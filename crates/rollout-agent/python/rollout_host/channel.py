@@ -35,17 +35,23 @@ class Channel:
             line = await self._reader.readuntil(b"\n")
         except asyncio.IncompleteReadError:
             return None
-        except (ConnectionError, OSError):
+        except OSError:
             return None
+        except asyncio.LimitOverrunError:
+            raise ValueError(f"a line of more than {MAX_LINE} bytes") from None
         return json.loads(line)
 
     def send(self, message):
-        self._writer.write(encode(message))
+        self.send_line(encode(message))
+
+    def send_line(self, line):
+        if not self._writer.is_closing():
+            self._writer.write(line)
 
     async def flush(self):
         try:
             await self._writer.drain()
-        except (ConnectionError, OSError):
+        except OSError:
             pass
 
     def close(self):

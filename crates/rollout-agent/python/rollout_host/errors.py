@@ -1,5 +1,6 @@
 """Turns exceptions into bounded texts that end where the user's code begins."""
 
+import importlib
 import os
 import traceback
 
@@ -27,12 +28,15 @@ def message_of(error):
 
 
 def traceback_of(error):
-    """The traceback of an exception, the host's own frames left out at its top."""
+    """The traceback of an exception without the host's own frames at its top; only its last line when nothing is left."""
     try:
         frames = error.__traceback__
-        while frames is not None and frames.tb_next is not None and _is_host(frames):
+        while frames is not None and _is_host(frames):
             frames = frames.tb_next
-        text = "".join(traceback.format_exception(type(error), error, frames))
+        if frames is None:
+            text = "".join(traceback.format_exception_only(type(error), error))
+        else:
+            text = "".join(traceback.format_exception(type(error), error, frames))
     except Exception:
         text = f"{type(error).__name__}: {message_of(error)}"
     return bounded(text, MAX_TRACEBACK)
@@ -40,4 +44,4 @@ def traceback_of(error):
 
 def _is_host(frames):
     file = frames.tb_frame.f_code.co_filename
-    return file.startswith(_HOST) or file.startswith("<frozen importlib")
+    return file.startswith((_HOST, "<frozen importlib")) or file == importlib.__file__

@@ -25,7 +25,11 @@ pub(super) struct Hooks {
 
 impl Hooks {
     pub(super) fn new(link: Link) -> Self {
-        Self { link, tasks: TaskTracker::new(), reports: Mutex::default() }
+        Self {
+            link,
+            tasks: TaskTracker::new(),
+            reports: Mutex::default(),
+        }
     }
 
     /// Runs the hook for this abort unless it did already. The receiver gives the report.
@@ -50,10 +54,17 @@ impl Hooks {
 async fn report(link: &Link, abort: Abort) -> AbortDone {
     let abort_id = abort.abort_id.clone();
     let limit = seconds(abort.timeout_seconds) + REPORT_TIMEOUT;
-    let failed = |result, error: &str| AbortDone { abort_id: abort_id.clone(), result, error: Some(error.to_owned()) };
+    let failed = |result, error: &str| AbortDone {
+        abort_id: abort_id.clone(),
+        result,
+        error: Some(error.to_owned()),
+    };
     match timeout(limit, link.abort(abort)).await {
         Ok(Ok(done)) => done,
         Ok(Err(_)) => failed(HookResult::Failed, "the launcher lost the hook"),
-        Err(_) => failed(HookResult::TimedOut, "the hook's process did not answer in time"),
+        Err(_) => failed(
+            HookResult::TimedOut,
+            "the hook's process did not answer in time",
+        ),
     }
 }

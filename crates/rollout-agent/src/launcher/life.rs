@@ -57,13 +57,24 @@ pub(super) struct Life {
 #[derive(Debug)]
 enum Hook {
     NotAsked,
-    Running { abort_id: String, drain_until: Option<Instant>, without_hook_until: Instant },
+    Running {
+        abort_id: String,
+        drain_until: Option<Instant>,
+        without_hook_until: Instant,
+    },
     Done(HookReport),
 }
 
 impl Life {
     pub(super) fn new(deadline: Option<Instant>, grace: Duration) -> Self {
-        Self { deadline, grace, cause: None, hook: Hook::NotAsked, cancel_at: None, give_up_at: None }
+        Self {
+            deadline,
+            grace,
+            cause: None,
+            hook: Hook::NotAsked,
+            cancel_at: None,
+            give_up_at: None,
+        }
     }
 
     /// Why the launcher ends the session, if it does.
@@ -92,15 +103,16 @@ impl Life {
         }
     }
 
-    pub(super) fn on_timer(&mut self, now: Instant) -> Option<Command> {
+    /// The time of [`Life::timer`] has come.
+    pub(super) fn on_timer(&mut self, now: Instant) -> Command {
         if self.give_up_at.is_some() {
-            return Some(Command::GiveUp);
+            return Command::GiveUp;
         }
         if self.cause.is_none() {
             self.cause = Some(Cause::Deadline);
         }
         self.give_up_at = Some(now + self.grace + GIVE_UP_AFTER);
-        Some(Command::Cancel)
+        Command::Cancel
     }
 
     pub(super) fn on(&mut self, event: Event, now: Instant) -> Option<Command> {
@@ -123,7 +135,9 @@ impl Life {
                 };
                 self.abort(Cause::Aborted, abort, drain, now)
             }
-            Event::RouterLost(abort) => self.abort(Cause::RouterLost, abort, Some(Duration::ZERO), now),
+            Event::RouterLost(abort) => {
+                self.abort(Cause::RouterLost, abort, Some(Duration::ZERO), now)
+            }
             Event::Stop(abort) => {
                 self.cancel_no_later_than(now + seconds(abort.timeout_seconds));
                 self.abort(Cause::Stopping, abort, Some(Duration::ZERO), now)
@@ -131,7 +145,13 @@ impl Life {
         }
     }
 
-    fn abort(&mut self, cause: Cause, abort: Abort, drain: Option<Duration>, now: Instant) -> Option<Command> {
+    fn abort(
+        &mut self,
+        cause: Cause,
+        abort: Abort,
+        drain: Option<Duration>,
+        now: Instant,
+    ) -> Option<Command> {
         self.cause.get_or_insert(cause);
         if !matches!(self.hook, Hook::NotAsked) {
             // The hook runs or ran: only the time to drain can get shorter.
@@ -149,7 +169,14 @@ impl Life {
     }
 
     fn hook_done(&mut self, done: AbortDone, now: Instant) {
-        let Hook::Running { abort_id, drain_until, without_hook_until } = &self.hook else { return };
+        let Hook::Running {
+            abort_id,
+            drain_until,
+            without_hook_until,
+        } = &self.hook
+        else {
+            return;
+        };
         if *abort_id != done.abort_id {
             return;
         }
@@ -158,13 +185,19 @@ impl Life {
             (None, HookResult::None) => *without_hook_until,
             (None, _) => now,
         };
-        self.hook = Hook::Done(HookReport { abort_id: done.abort_id, result: done.result, error: done.error });
+        self.hook = Hook::Done(HookReport {
+            abort_id: done.abort_id,
+            result: done.result,
+            error: done.error,
+        });
         self.cancel_no_later_than(until.max(now));
     }
 
     fn shorten_drain(&mut self, until: Instant) {
         match &mut self.hook {
-            Hook::Running { drain_until, .. } => *drain_until = Some(drain_until.map_or(until, |old| old.min(until))),
+            Hook::Running { drain_until, .. } => {
+                *drain_until = Some(drain_until.map_or(until, |old| old.min(until)))
+            }
             Hook::Done(_) => self.cancel_no_later_than(until),
             Hook::NotAsked => {}
         }

@@ -60,10 +60,17 @@ struct Inner {
 
 impl Link {
     /// Listens in `directory`. `stopping` is cancelled when the shim says that it was told to terminate.
-    pub(super) fn listen(directory: &Path, stopping: CancellationToken) -> io::Result<(Self, UnixListener)> {
+    pub(super) fn listen(
+        directory: &Path,
+        stopping: CancellationToken,
+    ) -> io::Result<(Self, UnixListener)> {
         let listener = socket::listen(directory)?;
         let (state, _) = watch::channel(ShimState::Absent);
-        let shared = Arc::new(Shared { state, stopping, inner: Mutex::default() });
+        let shared = Arc::new(Shared {
+            state,
+            stopping,
+            inner: Mutex::default(),
+        });
         Ok((Self { shared }, listener))
     }
 
@@ -97,17 +104,23 @@ impl Link {
         let (sender, receiver) = oneshot::channel();
         let session_id = start.session_id.clone();
         let mut inner = self.shared.inner.lock();
-        if inner.send(FromLauncher::Start(start)) {
+        if inner.send(FromLauncher::Start(Box::new(start))) {
             inner.sessions.insert(session_id, sender);
         } else {
-            let _ = sender.send(Ended::infra(&session_id, "the agent's container is not connected"));
+            let _ = sender.send(Ended::infra(
+                &session_id,
+                "the agent's container is not connected",
+            ));
         }
         receiver
     }
 
     /// Tells the shim to end a session.
     pub(super) fn cancel(&self, session_id: &str, grace: Duration) {
-        let cancel = Cancel { session_id: session_id.to_owned(), grace_seconds: grace.as_secs_f64() };
+        let cancel = Cancel {
+            session_id: session_id.to_owned(),
+            grace_seconds: grace.as_secs_f64(),
+        };
         self.shared.inner.lock().send(FromLauncher::Cancel(cancel));
     }
 
@@ -133,7 +146,13 @@ impl Link {
     pub(super) async fn exit(&self, patience: Duration) {
         self.shared.inner.lock().send(FromLauncher::Exit);
         let mut state = self.state();
-        if timeout(patience, state.wait_for(|state| *state == ShimState::Absent)).await.is_err() {
+        if timeout(
+            patience,
+            state.wait_for(|state| *state == ShimState::Absent),
+        )
+        .await
+        .is_err()
+        {
             tracing::warn!("the shim did not end when it was told to");
         }
     }
@@ -154,7 +173,9 @@ impl Link {
             while let Some(message) = inbox.recv().await {
                 match timeout(WRITE_TIMEOUT, wire::write(&mut write, &message)).await {
                     Ok(Ok(())) => {}
-                    Ok(Err(error)) => return tracing::warn!(%error, "the shim cannot be told anything"),
+                    Ok(Err(error)) => {
+                        return tracing::warn!(%error, "the shim cannot be told anything");
+                    }
                     Err(_) => return tracing::warn!("the shim does not read what it is told"),
                 }
             }
@@ -187,7 +208,7 @@ impl Link {
             FromShim::Ended(ended) => {
                 let sender = self.shared.inner.lock().sessions.remove(&ended.session_id);
                 if let Some(sender) = sender {
-                    let _ = sender.send(ended);
+                    let _ = sender.send(*ended);
                 }
             }
             FromShim::AbortDone(done) => {
@@ -217,11 +238,17 @@ impl Link {
 
 fn lost_hook(abort_id: String) -> AbortDone {
     let error = Some("the agent's container was lost".to_owned());
-    AbortDone { abort_id, result: HookResult::Failed, error }
+    AbortDone {
+        abort_id,
+        result: HookResult::Failed,
+        error,
+    }
 }
 
 impl Inner {
     fn send(&self, message: FromLauncher) -> bool {
-        self.outbox.as_ref().is_some_and(|outbox| outbox.send(message).is_ok())
+        self.outbox
+            .as_ref()
+            .is_some_and(|outbox| outbox.send(message).is_ok())
     }
 }

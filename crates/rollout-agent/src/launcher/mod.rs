@@ -41,7 +41,7 @@ const CLAIM_WAIT: Duration = Duration::from_secs(20);
 const CLAIM_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// How long a session is waited for, to report on it that the agent cannot be loaded.
-const REPORT_PATIENCE: Duration = Duration::from_secs(60);
+const REPORT_PATIENCE: Duration = Duration::from_mins(1);
 
 /// What a launcher is started with.
 #[derive(Debug, Clone)]
@@ -70,7 +70,11 @@ pub struct LauncherConfig {
 
 impl LauncherConfig {
     /// The defaults.
-    pub fn new(router: impl Into<String>, claim_token: impl Into<String>, directory: impl Into<PathBuf>) -> Self {
+    pub fn new(
+        router: impl Into<String>,
+        claim_token: impl Into<String>,
+        directory: impl Into<PathBuf>,
+    ) -> Self {
         Self {
             router: router.into(),
             claim_token: claim_token.into(),
@@ -79,9 +83,9 @@ impl LauncherConfig {
             sessions_per_pod: 1,
             cancel_grace: Duration::from_millis(500),
             grace_period: Duration::from_secs(30),
-            load_timeout: Duration::from_secs(600),
-            shim_timeout: Duration::from_secs(3600),
-            router_timeout: Duration::from_secs(300),
+            load_timeout: Duration::from_mins(10),
+            shim_timeout: Duration::from_hours(1),
+            router_timeout: Duration::from_mins(5),
         }
     }
 }
@@ -127,24 +131,36 @@ pub enum LauncherError {
 ///
 /// # Errors
 /// See [`LauncherError`]. Sessions that run are ended and reported in every case.
-pub async fn run(config: LauncherConfig, stop: CancellationToken) -> Result<LauncherEnd, LauncherError> {
+pub async fn run(
+    config: LauncherConfig,
+    stop: CancellationToken,
+) -> Result<LauncherEnd, LauncherError> {
     let stop = stop.child_token();
-    let listen_error = |source| LauncherError::Listen { directory: config.directory.clone(), source };
+    let listen_error = |source| LauncherError::Listen {
+        directory: config.directory.clone(),
+        source,
+    };
     let (link, listener) = Link::listen(&config.directory, stop.clone()).map_err(listen_error)?;
     let mut accepting = JoinSet::new();
     accepting.spawn(link.clone().accept(listener));
     let stop_plan = StopPlan::new(config.grace_period, config.cancel_grace);
     let pod = Arc::new(Pod {
-        router: Router::new(&config.router, config.claim_token.clone()).map_err(LauncherError::Claim)?,
+        router: Router::new(&config.router, config.claim_token.clone())
+            .map_err(LauncherError::Claim)?,
         link: link.clone(),
         hooks: Hooks::new(link.clone()),
         stop: stop.clone(),
         stop_plan,
         own_abort_id: random_id(),
         grace: config.cancel_grace,
-        result_patience: Duration::from_secs(60),
+        result_patience: Duration::from_mins(1),
     });
-    let launcher = Arc::new(Launcher { pod, tickets: Mutex::new(config.sessions_per_pod), no_more: stop.child_token(), config });
+    let launcher = Arc::new(Launcher {
+        pod,
+        tickets: Mutex::new(config.sessions_per_pod),
+        no_more: stop.child_token(),
+        config,
+    });
     let end = launcher.claim_all().await;
     link.exit(launcher.pod.stop_plan.shim).await;
     end
@@ -205,7 +221,9 @@ impl Launcher {
                 () = self.no_more.cancelled() => return Ok(self.ended_early()),
                 claimed = self.claim() => claimed?,
             };
-            let Some(claim) = claimed else { return Ok(LauncherEnd::Closed) };
+            let Some(claim) = claimed else {
+                return Ok(LauncherEnd::Closed);
+            };
             if !session::run(&self.pod, claim).await {
                 return Err(LauncherError::Dirty);
             }
@@ -213,7 +231,11 @@ impl Launcher {
     }
 
     fn ended_early(&self) -> LauncherEnd {
-        if self.pod.stop.is_cancelled() { LauncherEnd::Stopped } else { LauncherEnd::UsedUp }
+        if self.pod.stop.is_cancelled() {
+            LauncherEnd::Stopped
+        } else {
+            LauncherEnd::UsedUp
+        }
     }
 
     fn take_ticket(&self) -> bool {
@@ -239,9 +261,10 @@ impl Launcher {
             };
             if timeout(limit, state.changed()).await.is_err() {
                 return Err(match now {
-                    ShimState::Loading => {
-                        LauncherError::AgentFailed(format!("it was not loaded within {} s", limit.as_secs()))
-                    }
+                    ShimState::Loading => LauncherError::AgentFailed(format!(
+                        "it was not loaded within {} s",
+                        limit.as_secs()
+                    )),
                     _ => LauncherError::ShimMissing(limit),
                 });
             }
@@ -261,7 +284,9 @@ impl Launcher {
                     heard = Instant::now();
                     pause = CLAIM_PAUSES.0;
                 }
-                Err(error) if error.is_transient() && heard.elapsed() < self.config.router_timeout => {
+                Err(error)
+                    if error.is_transient() && heard.elapsed() < self.config.router_timeout =>
+                {
                     tracing::warn!(%error, "a claim failed");
                     sleep(pause).await;
                     pause = (pause * 2).min(CLAIM_PAUSES.1);
@@ -273,7 +298,9 @@ impl Launcher {
 
     /// Says on one session why the agent cannot run, so that the job learns it.
     async fn report(&self, error: &LauncherError) {
-        let Ok(Ok(Some(claim))) = timeout(REPORT_PATIENCE, self.claim()).await else { return };
+        let Ok(Ok(Some(claim))) = timeout(REPORT_PATIENCE, self.claim()).await else {
+            return;
+        };
         let ended = Ended::infra(&claim.session_id, error.to_string());
         let result = outcome::result(None, ended, 0.0, None);
         session::post(&self.pod, &claim.session_id, &result).await;

@@ -56,9 +56,16 @@ pub(super) struct SessionResult {
 }
 
 /// Puts together what the shim said and why the launcher ended the session.
-pub(super) fn result(cause: Option<Cause>, ended: Ended, agent_seconds: f64, hook: Option<HookReport>) -> SessionResult {
+pub(super) fn result(
+    cause: Option<Cause>,
+    ended: Ended,
+    agent_seconds: f64,
+    hook: Option<HookReport>,
+) -> SessionResult {
     let outcome = classify(cause, &ended);
-    let error = ended.error.or_else(|| explain(cause, outcome).map(str::to_owned));
+    let error = ended
+        .error
+        .or_else(|| explain(cause, outcome).map(str::to_owned));
     SessionResult {
         outcome,
         exit_code: ended.exit_code,
@@ -87,7 +94,9 @@ fn classify(cause: Option<Cause>, ended: &Ended) -> Outcome {
 fn explain(cause: Option<Cause>, outcome: Outcome) -> Option<&'static str> {
     match (outcome, cause) {
         (Outcome::Deadline, _) => Some("the session's deadline passed"),
-        (Outcome::InfraFailed, Some(Cause::RouterLost)) => Some("the router was lost for longer than three heartbeats"),
+        (Outcome::InfraFailed, Some(Cause::RouterLost)) => {
+            Some("the router was lost for longer than three heartbeats")
+        }
         (Outcome::InfraFailed, Some(Cause::Stopping)) => Some("the agent pod was told to end"),
         _ => None,
     }
@@ -110,28 +119,48 @@ mod tests {
     use super::*;
 
     fn ended(exit_code: Option<i32>, error: Option<&str>) -> Ended {
-        Ended { exit_code, error: error.map(str::to_owned), clean: true, ..Ended::default() }
+        Ended {
+            exit_code,
+            error: error.map(str::to_owned),
+            clean: true,
+            ..Ended::default()
+        }
     }
 
     #[test]
     fn the_agents_end_decides_when_nobody_ended_it() {
         assert_eq!(classify(None, &ended(Some(0), None)), Outcome::Completed);
         assert_eq!(classify(None, &ended(Some(3), None)), Outcome::AgentFailed);
-        assert_eq!(classify(None, &ended(None, Some("died"))), Outcome::AgentFailed);
-        assert_eq!(classify(None, &Ended::infra("s", "lost")), Outcome::InfraFailed);
+        assert_eq!(
+            classify(None, &ended(None, Some("died"))),
+            Outcome::AgentFailed
+        );
+        assert_eq!(
+            classify(None, &Ended::infra("s", "lost")),
+            Outcome::InfraFailed
+        );
     }
 
     #[test]
     fn an_agent_that_ends_well_while_an_abort_drains_has_completed() {
         for cause in [Cause::Aborted, Cause::RouterLost, Cause::Stopping] {
-            assert_eq!(classify(Some(cause), &ended(Some(0), None)), Outcome::Completed);
+            assert_eq!(
+                classify(Some(cause), &ended(Some(0), None)),
+                Outcome::Completed
+            );
         }
-        assert_eq!(classify(Some(Cause::Aborted), &ended(Some(1), Some("410"))), Outcome::Aborted);
+        assert_eq!(
+            classify(Some(Cause::Aborted), &ended(Some(1), Some("410"))),
+            Outcome::Aborted
+        );
     }
 
     #[test]
     fn a_deadline_is_a_deadline() {
-        assert_eq!(classify(Some(Cause::Deadline), &ended(Some(0), None)), Outcome::Deadline);
+        assert_eq!(
+            classify(Some(Cause::Deadline), &ended(Some(0), None)),
+            Outcome::Deadline
+        );
     }
 
     #[test]

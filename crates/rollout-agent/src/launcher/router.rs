@@ -55,7 +55,11 @@ impl RouterError {
         match self {
             Self::Unreachable(_) => true,
             Self::Refused { status, .. } => {
-                status.is_server_error() || matches!(*status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
+                status.is_server_error()
+                    || matches!(
+                        *status,
+                        StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT
+                    )
             }
             Self::Malformed { .. } | Self::TooLarge { .. } => false,
         }
@@ -155,27 +159,57 @@ impl Router {
             .connect_timeout(CONNECT_TIMEOUT)
             .build()
             .map_err(RouterError::Unreachable)?;
-        Ok(Self { http, url: url.trim_end_matches('/').to_owned(), token })
+        Ok(Self {
+            http,
+            url: url.trim_end_matches('/').to_owned(),
+            token,
+        })
     }
 
     /// Waits for a session. The same `claim_id` gives the same session again.
-    pub(super) async fn claim(&self, claim_id: &str, wait: Duration) -> Result<Claimed, RouterError> {
-        let body = ClaimBody { claim_id, wait_seconds: wait.as_secs_f64() };
+    pub(super) async fn claim(
+        &self,
+        claim_id: &str,
+        wait: Duration,
+    ) -> Result<Claimed, RouterError> {
+        let body = ClaimBody {
+            claim_id,
+            wait_seconds: wait.as_secs_f64(),
+        };
         let answer = self
-            .call("a claim", Method::POST, "/agent/claim", Some(&body), wait + ANSWER_TIMEOUT)
+            .call(
+                "a claim",
+                Method::POST,
+                "/agent/claim",
+                Some(&body),
+                wait + ANSWER_TIMEOUT,
+            )
             .await;
         match answer {
             Ok(None) => Ok(Claimed::Nothing),
             Ok(Some(text)) => Ok(Claimed::Session(parse("a claim", &text)?)),
-            Err(RouterError::Refused { status: StatusCode::GONE, .. }) => Ok(Claimed::Closed),
+            Err(RouterError::Refused {
+                status: StatusCode::GONE,
+                ..
+            }) => Ok(Claimed::Closed),
             Err(error) => Err(error),
         }
     }
 
-    pub(super) async fn heartbeat(&self, session_id: &str, timeout: Duration) -> Result<SessionState, RouterError> {
+    pub(super) async fn heartbeat(
+        &self,
+        session_id: &str,
+        timeout: Duration,
+    ) -> Result<SessionState, RouterError> {
         let path = format!("/agent/sessions/{session_id}/heartbeat");
         let answer = self
-            .call("a heartbeat", Method::POST, &path, Some(&Map::new()), timeout)
+            .call(
+                "a heartbeat",
+                Method::POST,
+                &path,
+                Some(&Map::new()),
+                timeout,
+            )
             .await?;
         match answer {
             None => Ok(SessionState::Running),
@@ -184,19 +218,44 @@ impl Router {
     }
 
     /// Waits for an abort of a session.
-    pub(super) async fn event(&self, session_id: &str, wait: Duration) -> Result<Option<AbortEvent>, RouterError> {
-        let path = format!("/agent/sessions/{session_id}/events?wait_seconds={}", wait.as_secs());
+    pub(super) async fn event(
+        &self,
+        session_id: &str,
+        wait: Duration,
+    ) -> Result<Option<AbortEvent>, RouterError> {
+        let path = format!(
+            "/agent/sessions/{session_id}/events?wait_seconds={}",
+            wait.as_secs()
+        );
         let answer = self
-            .call::<()>("an events poll", Method::GET, &path, None, wait + ANSWER_TIMEOUT)
+            .call::<()>(
+                "an events poll",
+                Method::GET,
+                &path,
+                None,
+                wait + ANSWER_TIMEOUT,
+            )
             .await?;
-        answer.map(|text| parse("an events poll", &text)).transpose()
+        answer
+            .map(|text| parse("an events poll", &text))
+            .transpose()
     }
 
-    pub(super) async fn result(&self, session_id: &str, result: &SessionResult) -> Result<(), RouterError> {
+    pub(super) async fn result(
+        &self,
+        session_id: &str,
+        result: &SessionResult,
+    ) -> Result<(), RouterError> {
         let path = format!("/agent/sessions/{session_id}/result");
-        self.call("a result", Method::POST, &path, Some(result), ANSWER_TIMEOUT)
-            .await
-            .map(drop)
+        self.call(
+            "a result",
+            Method::POST,
+            &path,
+            Some(result),
+            ANSWER_TIMEOUT,
+        )
+        .await
+        .map(drop)
     }
 
     async fn call<B: Serialize>(
@@ -225,7 +284,11 @@ impl Router {
             text.extend_from_slice(&chunk);
         }
         if !status.is_success() {
-            return Err(RouterError::Refused { call, status, message: error_text(&text) });
+            return Err(RouterError::Refused {
+                call,
+                status,
+                message: error_text(&text),
+            });
         }
         Ok((status != StatusCode::NO_CONTENT && !text.is_empty()).then_some(text))
     }
@@ -239,6 +302,11 @@ fn parse<T: DeserializeOwned>(call: &'static str, text: &[u8]) -> Result<T, Rout
 fn error_text(body: &[u8]) -> String {
     let message = serde_json::from_slice::<Value>(body)
         .ok()
-        .and_then(|value| value.pointer("/error/message").and_then(Value::as_str).map(str::to_owned));
+        .and_then(|value| {
+            value
+                .pointer("/error/message")
+                .and_then(Value::as_str)
+                .map(str::to_owned)
+        });
     message.unwrap_or_else(|| String::from_utf8_lossy(body).chars().take(200).collect())
 }

@@ -52,8 +52,17 @@ pub(super) async fn run(pod: &Arc<Pod>, claim: Claim) -> bool {
     tracing::info!(session_id, "a session starts");
     let (events, mut inbox) = mpsc::channel(8);
     let mut watchers = JoinSet::new();
-    watchers.spawn(watch_heartbeat(Arc::clone(pod), session_id.clone(), heartbeat, events.clone()));
-    watchers.spawn(watch_events(Arc::clone(pod), session_id.clone(), events.clone()));
+    watchers.spawn(watch_heartbeat(
+        Arc::clone(pod),
+        session_id.clone(),
+        heartbeat,
+        events.clone(),
+    ));
+    watchers.spawn(watch_events(
+        Arc::clone(pod),
+        session_id.clone(),
+        events.clone(),
+    ));
     watchers.spawn(watch_stop(Arc::clone(pod), events.clone()));
     let mut running = pod.link.start(start_of(claim));
     let mut ended: Option<Ended> = None;
@@ -66,12 +75,16 @@ pub(super) async fn run(pod: &Arc<Pod>, claim: Claim) -> bool {
                 None
             }
             Some(event) = inbox.recv() => life.on(event, Instant::now()),
-            () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => life.on_timer(Instant::now()),
+            () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => Some(life.on_timer(Instant::now())),
         };
         match command {
             None => {}
             Some(Command::RunHook(abort)) => {
-                tracing::info!(session_id, abort_id = abort.abort_id, "the session is aborted");
+                tracing::info!(
+                    session_id,
+                    abort_id = abort.abort_id,
+                    "the session is aborted"
+                );
                 watchers.spawn(watch_hook(pod.hooks.run(abort), events.clone()));
             }
             Some(Command::Cancel) => pod.link.cancel(&session_id, pod.grace),
@@ -85,7 +98,12 @@ pub(super) async fn run(pod: &Arc<Pod>, claim: Claim) -> bool {
     }
     let ended = ended.unwrap_or_else(|| Ended::infra(&session_id, "the launcher lost the session"));
     let clean = ended.clean;
-    let result = outcome::result(life.cause(), ended, started.elapsed().as_secs_f64(), life.hook());
+    let result = outcome::result(
+        life.cause(),
+        ended,
+        started.elapsed().as_secs_f64(),
+        life.hook(),
+    );
     tracing::info!(session_id, outcome = ?result.outcome, seconds = result.agent_seconds, "the session ended");
     if life.cause() != Some(Cause::Gone) {
         post(pod, &session_id, &result).await;
@@ -117,7 +135,9 @@ pub(super) async fn post(pod: &Pod, session_id: &str, result: &SessionResult) {
         }
         let last = match timeout_at(until, pod.router.result(session_id, result)).await {
             Ok(Ok(())) => return,
-            Ok(Err(error)) if error.is_gone() => return tracing::info!(session_id, "nobody waits for the result"),
+            Ok(Err(error)) if error.is_gone() => {
+                return tracing::info!(session_id, "nobody waits for the result");
+            }
             Ok(Err(error)) if !error.is_transient() => {
                 return tracing::error!(session_id, %error, "the result was refused");
             }
@@ -135,7 +155,12 @@ pub(super) async fn post(pod: &Pod, session_id: &str, result: &SessionResult) {
     }
 }
 
-async fn watch_heartbeat(pod: Arc<Pod>, session_id: String, interval: Duration, events: mpsc::Sender<Event>) {
+async fn watch_heartbeat(
+    pod: Arc<Pod>,
+    session_id: String,
+    interval: Duration,
+    events: mpsc::Sender<Event>,
+) {
     let mut heard = Instant::now();
     loop {
         sleep(interval).await;
@@ -156,7 +181,11 @@ async fn watch_events(pod: Arc<Pod>, session_id: String, events: mpsc::Sender<Ev
     loop {
         match pod.router.event(&session_id, EVENTS_WAIT).await {
             Ok(Some(abort)) => {
-                tracing::debug!(session_id, reason = abort.reason, "the router aborts the session");
+                tracing::debug!(
+                    session_id,
+                    reason = abort.reason,
+                    "the router aborts the session"
+                );
                 break drop(events.send(Event::Abort(abort)).await);
             }
             Ok(None) => {}
@@ -176,7 +205,11 @@ async fn watch_stop(pod: Arc<Pod>, events: mpsc::Sender<Event>) {
 }
 
 async fn watch_hook(mut report: watch::Receiver<Option<AbortDone>>, events: mpsc::Sender<Event>) {
-    let done = report.wait_for(Option::is_some).await.ok().and_then(|done| done.clone());
+    let done = report
+        .wait_for(Option::is_some)
+        .await
+        .ok()
+        .and_then(|done| done.clone());
     if let Some(done) = done {
         drop(events.send(Event::HookDone(done)).await);
     }

@@ -17,7 +17,11 @@ impl StopPlan {
     /// The plan for a pod's grace period; `cancel` is the time that a cancelled agent gets.
     pub(super) fn new(grace_period: Duration, cancel: Duration) -> Self {
         let half = (grace_period / 2).saturating_sub(cancel);
-        Self { hook: half / 2, post: half / 4, shim: half / 4 }
+        Self {
+            hook: half / 2,
+            post: half / 4,
+            shim: half / 4,
+        }
     }
 }
 

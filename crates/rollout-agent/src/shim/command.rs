@@ -21,11 +21,13 @@ use tokio::{
 use super::{
     Request, environment,
     files::SessionFiles,
-    log_tail::Echo,
     output::Output,
     processes::{Ending, Processes, signal_group},
 };
-use crate::wire::{Abort, AbortDone, Ended, FromShim, HookResult, Start, seconds};
+use crate::{
+    echo::Echo,
+    wire::{Abort, AbortDone, Ended, FromShim, HookResult, Start, seconds},
+};
 
 /// What every session of a command shares.
 #[derive(Debug)]
@@ -68,7 +70,7 @@ pub(super) async fn serve(
                 let (commands, events) = (Arc::clone(&commands), events.clone());
                 running.spawn(async move {
                     let ended = commands.run(&start, cancelled).await;
-                    tell(&events, FromShim::Ended(ended));
+                    tell(&events, FromShim::ended(ended));
                     start.session_id
                 });
             }
@@ -97,7 +99,11 @@ async fn end_all(running: &mut JoinSet<String>, cancels: &HashMap<String, Cancel
 
 /// A command has no hook: it gets SIGTERM when its session is cancelled.
 fn no_hook(abort: Abort) -> AbortDone {
-    AbortDone { abort_id: abort.abort_id, result: HookResult::None, error: None }
+    AbortDone {
+        abort_id: abort.abort_id,
+        result: HookResult::None,
+        error: None,
+    }
 }
 
 fn tell(events: &mpsc::UnboundedSender<FromShim>, event: FromShim) {
@@ -111,7 +117,12 @@ impl Commands {
         let session_id = &start.session_id;
         let files = match SessionFiles::create(&self.directory, start) {
             Ok(files) => files,
-            Err(error) => return Ended::infra(session_id, format!("the session's files cannot be written: {error}")),
+            Err(error) => {
+                return Ended::infra(
+                    session_id,
+                    format!("the session's files cannot be written: {error}"),
+                );
+            }
         };
         let mark = format!("{:032x}", rand::random::<u128>());
         let Some((program, arguments)) = self.command.split_first() else {
@@ -131,7 +142,10 @@ impl Commands {
             Ok(spawned) => spawned,
             Err(error) => {
                 let program = program.to_string_lossy();
-                return Ended::infra(session_id, format!("the command {program:?} cannot be started: {error}"));
+                return Ended::infra(
+                    session_id,
+                    format!("the command {program:?} cannot be started: {error}"),
+                );
             }
         };
         let output = Output::of(&mut child, &self.echo);
@@ -147,7 +161,14 @@ impl Commands {
                 }
             }
         };
-        let clean = self.processes.end(&Ending { leader, mark, keep: HashSet::new() }).await;
+        let clean = self
+            .processes
+            .end(&Ending {
+                leader,
+                mark,
+                keep: HashSet::new(),
+            })
+            .await;
         self.processes.release(leader);
         let log_tail = output.last().await;
         let mut ended = describe(session_id, status, &files);
@@ -170,7 +191,12 @@ async fn told(cancelled: &mut watch::Receiver<Option<Duration>>) -> Duration {
 fn describe(session_id: &str, status: std::io::Result<ExitStatus>, files: &SessionFiles) -> Ended {
     let status = match status {
         Ok(status) => status,
-        Err(error) => return Ended::infra(session_id, format!("the command cannot be waited for: {error}")),
+        Err(error) => {
+            return Ended::infra(
+                session_id,
+                format!("the command cannot be waited for: {error}"),
+            );
+        }
     };
     let (result, problem) = match files.result() {
         Ok(result) => (result, None),

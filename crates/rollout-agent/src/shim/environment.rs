@@ -21,15 +21,21 @@ pub fn base(
         .filter(|(name, _)| inherit_all || is_allowed(name))
         .filter(|(name, _)| !given.iter().any(|(other, _)| OsStr::new(other) == name))
         .collect();
-    variables.extend(given.iter().map(|(name, value)| (name.into(), value.into())));
+    variables.extend(
+        given
+            .iter()
+            .map(|(name, value)| (name.into(), value.into())),
+    );
     variables
 }
 
 fn is_allowed(name: &OsStr) -> bool {
     name.to_str().is_some_and(|name| {
-        ALLOWED
-            .iter()
-            .any(|allowed| allowed.strip_suffix('*').map_or(*allowed == name, |prefix| name.starts_with(prefix)))
+        ALLOWED.iter().any(|allowed| {
+            allowed
+                .strip_suffix('*')
+                .map_or(*allowed == name, |prefix| name.starts_with(prefix))
+        })
     })
 }
 
@@ -58,19 +64,40 @@ mod tests {
     use super::*;
 
     fn own(names: &[&str]) -> Vec<(OsString, OsString)> {
-        names.iter().map(|name| (OsString::from(name), OsString::from("x"))).collect()
+        names
+            .iter()
+            .map(|name| (OsString::from(name), OsString::from("x")))
+            .collect()
     }
 
     #[test]
     fn only_what_is_allowed_passes() {
-        let passed = base(own(&["PATH", "LC_ALL", "PYTHONPATH", "ROLLOUT_CLAIM_TOKEN", "AWS_SECRET", "PATHS"]), false, &[]);
-        let names: Vec<_> = passed.iter().map(|(name, _)| name.to_str().unwrap()).collect();
+        let passed = base(
+            own(&[
+                "PATH",
+                "LC_ALL",
+                "PYTHONPATH",
+                "ROLLOUT_CLAIM_TOKEN",
+                "AWS_SECRET",
+                "PATHS",
+            ]),
+            false,
+            &[],
+        );
+        let names: Vec<_> = passed
+            .iter()
+            .map(|(name, _)| name.to_str().unwrap())
+            .collect();
         assert_eq!(names, ["PATH", "LC_ALL", "PYTHONPATH"]);
     }
 
     #[test]
     fn what_the_user_gives_wins() {
-        let passed = base(own(&["PATH", "HOME"]), false, &[("PATH".to_owned(), "/bin".to_owned())]);
+        let passed = base(
+            own(&["PATH", "HOME"]),
+            false,
+            &[("PATH".to_owned(), "/bin".to_owned())],
+        );
         assert_eq!(passed.iter().filter(|(name, _)| name == "PATH").count(), 1);
         assert!(passed.contains(&("PATH".into(), "/bin".into())));
     }

@@ -24,11 +24,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     environment::MARK,
-    log_tail::Echo,
     output::Output,
     processes::{Ending, Processes, signal_group},
 };
-use crate::wire::{self, FromLauncher, FromShim};
+use crate::{
+    echo::Echo,
+    wire::{self, FromLauncher, FromShim},
+};
 
 /// What every host process is started with.
 #[derive(Debug)]
@@ -49,7 +51,12 @@ pub(super) enum HostEvent {
     /// It said something.
     Said(FromShim),
     /// It ended, and everything below it.
-    Exited { how: String, signal: Option<i32>, log_tail: Option<String>, clean: bool },
+    Exited {
+        how: String,
+        signal: Option<i32>,
+        log_tail: Option<String>,
+        clean: bool,
+    },
 }
 
 /// A running host process; dropping it kills it.
@@ -91,8 +98,20 @@ impl Host {
         let output = Output::of(&mut child, &config.echo);
         let (outbox, inbox) = mpsc::unbounded_channel();
         let kill = CancellationToken::new();
-        let host = Self { id, pid, mark: mark.clone(), outbox, kill: kill.clone() };
-        let process = Running { config: Arc::clone(config), child, pid, mark, output };
+        let host = Self {
+            id,
+            pid,
+            mark: mark.clone(),
+            outbox,
+            kill: kill.clone(),
+        };
+        let process = Running {
+            config: Arc::clone(config),
+            child,
+            pid,
+            mark,
+            output,
+        };
         tasks.spawn(async move {
             let (read, write) = stream.into_split();
             let said = events.clone();
@@ -126,7 +145,11 @@ impl Drop for Host {
     }
 }
 
-async fn read_all(read: tokio::net::unix::OwnedReadHalf, id: u64, events: mpsc::UnboundedSender<(u64, HostEvent)>) {
+async fn read_all(
+    read: tokio::net::unix::OwnedReadHalf,
+    id: u64,
+    events: mpsc::UnboundedSender<(u64, HostEvent)>,
+) {
     let mut reader = BufReader::new(read);
     loop {
         match wire::read::<FromShim>(&mut reader).await {
@@ -136,12 +159,17 @@ async fn read_all(read: tokio::net::unix::OwnedReadHalf, id: u64, events: mpsc::
                 }
             }
             Ok(None) => return,
-            Err(error) => return tracing::warn!(host = id, %error, "the Python host's protocol broke"),
+            Err(error) => {
+                return tracing::warn!(host = id, %error, "the Python host's protocol broke");
+            }
         }
     }
 }
 
-async fn write_all(mut write: tokio::net::unix::OwnedWriteHalf, mut inbox: mpsc::UnboundedReceiver<FromLauncher>) {
+async fn write_all(
+    mut write: tokio::net::unix::OwnedWriteHalf,
+    mut inbox: mpsc::UnboundedReceiver<FromLauncher>,
+) {
     while let Some(message) = inbox.recv().await {
         if let Err(error) = wire::write(&mut write, &message).await {
             return tracing::debug!(%error, "the Python host does not read");
@@ -169,12 +197,21 @@ impl Running {
                 self.child.wait().await
             }
         };
-        let ending = Ending { leader: self.pid, mark: self.mark, keep: HashSet::new() };
+        let ending = Ending {
+            leader: self.pid,
+            mark: self.mark,
+            keep: HashSet::new(),
+        };
         let clean = self.config.processes.end(&ending).await;
         self.config.processes.release(self.pid);
         let log_tail = self.output.last().await;
         let (how, signal) = describe(status);
-        HostEvent::Exited { how, signal, log_tail, clean }
+        HostEvent::Exited {
+            how,
+            signal,
+            log_tail,
+            clean,
+        }
     }
 }
 
@@ -190,10 +227,16 @@ async fn wait_or(kill: &CancellationToken) {
 fn describe(status: io::Result<ExitStatus>) -> (String, Option<i32>) {
     match status {
         Ok(status) => match (status.code(), status.signal()) {
-            (_, Some(signal)) => (format!("the Python host was killed by signal {signal}"), Some(signal)),
+            (_, Some(signal)) => (
+                format!("the Python host was killed by signal {signal}"),
+                Some(signal),
+            ),
             (Some(code), None) => (format!("the Python host ended with exit code {code}"), None),
             (None, None) => ("the Python host ended in an unknown way".to_owned(), None),
         },
-        Err(error) => (format!("the Python host cannot be waited for: {error}"), None),
+        Err(error) => (
+            format!("the Python host cannot be waited for: {error}"),
+            None,
+        ),
     }
 }

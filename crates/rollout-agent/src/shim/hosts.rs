@@ -17,7 +17,9 @@ use super::{
     host::{Host, HostConfig, HostEvent},
     processes::{Ending, Processes},
 };
-use crate::wire::{Abort, AbortDone, Cancel, Ended, Fault, FromLauncher, FromShim, HookResult, Start, seconds};
+use crate::wire::{
+    Abort, AbortDone, Cancel, Ended, Fault, FromLauncher, FromShim, HookResult, Start, seconds,
+};
 
 /// Time beyond the grace time after which a host that does not answer counts as stuck.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
@@ -109,9 +111,9 @@ impl Hosts {
     async fn on_request(&mut self, request: Request) {
         match request {
             Request::Announce => self.announce(),
-            Request::Start(start) => self.start(start),
+            Request::Start(start) => self.start(*start),
             Request::Cancel(cancel) => self.cancel(cancel),
-            Request::Abort(abort) => self.abort(abort),
+            Request::Abort(abort) => self.abort(&abort),
             Request::EndAll { again, done } => {
                 self.end_all().await;
                 if again {
@@ -128,7 +130,9 @@ impl Hosts {
         match &self.state {
             State::Loading => {}
             State::Ready => self.tell(FromShim::Ready),
-            State::Failed(error) => self.tell(FromShim::Failed { error: error.clone() }),
+            State::Failed(error) => self.tell(FromShim::Failed {
+                error: error.clone(),
+            }),
         }
     }
 
@@ -143,13 +147,21 @@ impl Hosts {
         self.next_id += 1;
         match Host::start(&self.config, id, self.host_events.clone(), &self.tasks) {
             Ok(host) => {
-                let live = Live { host, ready: false, retired: false, sessions: HashSet::new(), keep: HashSet::new() };
+                let live = Live {
+                    host,
+                    ready: false,
+                    retired: false,
+                    sessions: HashSet::new(),
+                    keep: HashSet::new(),
+                };
                 self.live.insert(id, live);
                 self.current = Some(id);
             }
             Err(error) => {
                 let python = self.config.python.display();
-                self.fail(&format!("the interpreter {python} cannot be started: {error}"));
+                self.fail(&format!(
+                    "the interpreter {python} cannot be started: {error}"
+                ));
             }
         }
     }
@@ -159,13 +171,16 @@ impl Hosts {
         self.current = None;
         self.announce();
         for start in std::mem::take(&mut self.waiting) {
-            self.tell(FromShim::Ended(Ended::infra(&start.session_id, error)));
+            self.tell(FromShim::ended(Ended::infra(&start.session_id, error)));
         }
     }
 
     fn start(&mut self, start: Start) {
         if let State::Failed(error) = &self.state {
-            return self.tell(FromShim::Ended(Ended::infra(&start.session_id, error.clone())));
+            return self.tell(FromShim::ended(Ended::infra(
+                &start.session_id,
+                error.clone(),
+            )));
         }
         match self.current.and_then(|id| self.live.get_mut(&id)) {
             Some(live) if live.ready => live.start(start),
@@ -174,13 +189,28 @@ impl Hosts {
     }
 
     fn cancel(&mut self, cancel: Cancel) {
-        if let Some(index) = self.waiting.iter().position(|start| start.session_id == cancel.session_id) {
+        if let Some(index) = self
+            .waiting
+            .iter()
+            .position(|start| start.session_id == cancel.session_id)
+        {
             self.waiting.remove(index);
             let error = Some("the session was cancelled before it started".to_owned());
-            let ended = Ended { session_id: cancel.session_id, error, clean: true, ..Ended::default() };
-            return self.tell(FromShim::Ended(ended));
+            let ended = Ended {
+                session_id: cancel.session_id,
+                error,
+                clean: true,
+                ..Ended::default()
+            };
+            return self.tell(FromShim::ended(ended));
         }
-        let Some((id, live)) = self.live.iter().find(|(_, live)| live.sessions.contains(&cancel.session_id)) else { return };
+        let Some((id, live)) = self
+            .live
+            .iter()
+            .find(|(_, live)| live.sessions.contains(&cancel.session_id))
+        else {
+            return;
+        };
         let (timers, id, session_id) = (self.timers.clone(), *id, cancel.session_id.clone());
         let limit = seconds(cancel.grace_seconds) + ANSWER_TIMEOUT;
         self.timer_tasks.spawn(async move {
@@ -192,20 +222,35 @@ impl Hosts {
 
     /// A host did not end a session in time: its event loop is blocked.
     fn on_expired(&mut self, id: u64, session_id: &str) {
-        let Some(live) = self.live.get_mut(&id) else { return };
+        let Some(live) = self.live.get_mut(&id) else {
+            return;
+        };
         if !live.sessions.remove(session_id) {
             return;
         }
         let error = Some("the agent ignored its cancellation and blocks its event loop".to_owned());
-        self.tell(FromShim::Ended(Ended { session_id: session_id.to_owned(), error, clean: true, ..Ended::default() }));
+        self.tell(FromShim::ended(Ended {
+            session_id: session_id.to_owned(),
+            error,
+            clean: true,
+            ..Ended::default()
+        }));
         self.retire(id);
     }
 
     /// The hook runs once in every process that has sessions.
-    fn abort(&mut self, abort: Abort) {
-        let hosts: HashSet<u64> =
-            self.live.iter().filter(|(_, live)| live.ready && !live.sessions.is_empty()).map(|(id, _)| *id).collect();
-        let report = AbortDone { abort_id: abort.abort_id.clone(), result: HookResult::None, error: None };
+    fn abort(&mut self, abort: &Abort) {
+        let hosts: HashSet<u64> = self
+            .live
+            .iter()
+            .filter(|(_, live)| live.ready && !live.sessions.is_empty())
+            .map(|(id, _)| *id)
+            .collect();
+        let report = AbortDone {
+            abort_id: abort.abort_id.clone(),
+            result: HookResult::None,
+            error: None,
+        };
         if hosts.is_empty() {
             return self.tell(FromShim::AbortDone(report));
         }
@@ -214,11 +259,14 @@ impl Hosts {
                 live.host.tell(FromLauncher::Abort(abort.clone()));
             }
         }
-        self.aborts.insert(abort.abort_id, PendingAbort { hosts, report });
+        self.aborts
+            .insert(abort.abort_id.clone(), PendingAbort { hosts, report });
     }
 
-    fn hook_done(&mut self, id: u64, done: AbortDone) {
-        let Some(pending) = self.aborts.get_mut(&done.abort_id) else { return };
+    fn hook_done(&mut self, id: u64, done: &AbortDone) {
+        let Some(pending) = self.aborts.get_mut(&done.abort_id) else {
+            return;
+        };
         if !pending.hosts.remove(&id) {
             return;
         }
@@ -241,16 +289,25 @@ impl Hosts {
                     self.fail(&error);
                 }
             }
-            HostEvent::Said(FromShim::Ended(ended)) => self.on_ended(id, ended).await,
-            HostEvent::Said(FromShim::AbortDone(done)) => self.hook_done(id, done),
+            HostEvent::Said(FromShim::Ended(ended)) => self.on_ended(id, *ended).await,
+            HostEvent::Said(FromShim::AbortDone(done)) => self.hook_done(id, &done),
             HostEvent::Said(FromShim::Stuck { .. }) => self.retire(id),
-            HostEvent::Said(message) => tracing::debug!(?message, "a message of the Python host was ignored"),
-            HostEvent::Exited { how, signal, log_tail, clean } => self.on_exited(id, &how, signal, log_tail, clean),
+            HostEvent::Said(message) => {
+                tracing::debug!(?message, "a message of the Python host was ignored")
+            }
+            HostEvent::Exited {
+                how,
+                signal,
+                log_tail,
+                clean,
+            } => self.on_exited(id, &how, signal, log_tail, clean),
         }
     }
 
     fn on_ready(&mut self, id: u64) {
-        let Some(live) = self.live.get_mut(&id) else { return };
+        let Some(live) = self.live.get_mut(&id) else {
+            return;
+        };
         live.ready = true;
         live.keep = Processes::below(live.host.pid);
         live.keep.insert(live.host.pid);
@@ -265,21 +322,29 @@ impl Hosts {
 
     async fn on_ended(&mut self, id: u64, mut ended: Ended) {
         self.idle_deaths = 0;
-        let Some(live) = self.live.get_mut(&id) else { return };
+        let Some(live) = self.live.get_mut(&id) else {
+            return;
+        };
         if !live.sessions.remove(&ended.session_id) {
             return;
         }
         if live.sessions.is_empty() && !live.retired {
-            let ending = Ending { leader: live.host.pid, mark: live.host.mark.clone(), keep: live.keep.clone() };
+            let ending = Ending {
+                leader: live.host.pid,
+                mark: live.host.mark.clone(),
+                keep: live.keep.clone(),
+            };
             ended.clean = self.config.processes.end(&ending).await;
         }
-        self.tell(FromShim::Ended(ended));
+        self.tell(FromShim::ended(ended));
         self.kill_if_unneeded(id);
     }
 
     /// No new session for this process.
     fn retire(&mut self, id: u64) {
-        let Some(live) = self.live.get_mut(&id) else { return };
+        let Some(live) = self.live.get_mut(&id) else {
+            return;
+        };
         live.retired = true;
         if self.current == Some(id) {
             self.start_host();
@@ -296,12 +361,25 @@ impl Hosts {
         }
     }
 
-    fn on_exited(&mut self, id: u64, how: &str, signal: Option<i32>, log_tail: Option<String>, clean: bool) {
-        let Some(live) = self.live.remove(&id) else { return };
+    fn on_exited(
+        &mut self,
+        id: u64,
+        how: &str,
+        signal: Option<i32>,
+        log_tail: Option<String>,
+        clean: bool,
+    ) {
+        let Some(live) = self.live.remove(&id) else {
+            return;
+        };
         // Alone, the session killed its process; among others, nobody knows who did.
-        let fault = if live.sessions.len() > 1 { Fault::Infra } else { Fault::Agent };
+        let fault = if live.sessions.len() > 1 {
+            Fault::Infra
+        } else {
+            Fault::Agent
+        };
         for session_id in &live.sessions {
-            self.tell(FromShim::Ended(Ended {
+            self.tell(FromShim::ended(Ended {
                 session_id: session_id.clone(),
                 signal,
                 error: Some(how.to_owned()),
@@ -314,18 +392,33 @@ impl Hosts {
         let pending: Vec<String> = self.aborts.keys().cloned().collect();
         for abort_id in pending {
             let error = Some(how.to_owned());
-            self.hook_done(id, AbortDone { abort_id, result: HookResult::Failed, error });
+            self.hook_done(
+                id,
+                &AbortDone {
+                    abort_id,
+                    result: HookResult::Failed,
+                    error,
+                },
+            );
         }
         if self.current != Some(id) {
             return;
         }
-        let last_words = log_tail.map(|tail| format!("; it printed: {}", last_lines(&tail))).unwrap_or_default();
+        let last_words = log_tail
+            .map(|tail| format!("; it printed: {}", last_lines(&tail)))
+            .unwrap_or_default();
         if !live.ready {
             return self.fail(&format!("{how} while the agent was loaded{last_words}"));
         }
-        self.idle_deaths = if live.sessions.is_empty() { self.idle_deaths + 1 } else { 0 };
+        self.idle_deaths = if live.sessions.is_empty() {
+            self.idle_deaths + 1
+        } else {
+            0
+        };
         if self.idle_deaths >= MAX_IDLE_DEATHS {
-            return self.fail(&format!("{how}, again and again, without running a session{last_words}"));
+            return self.fail(&format!(
+                "{how}, again and again, without running a session{last_words}"
+            ));
         }
         tracing::warn!(how, "the Python host is started again");
         self.start_host();
@@ -347,7 +440,7 @@ impl Hosts {
 impl Live {
     fn start(&mut self, start: Start) {
         self.sessions.insert(start.session_id.clone());
-        self.host.tell(FromLauncher::Start(start));
+        self.host.tell(FromLauncher::Start(Box::new(start)));
     }
 }
 
@@ -362,6 +455,10 @@ fn badness(result: HookResult) -> u8 {
 
 /// The end of a text, for a message.
 fn last_lines(text: &str) -> &str {
-    let start = text.char_indices().rev().nth(999).map_or(0, |(index, _)| index);
+    let start = text
+        .char_indices()
+        .rev()
+        .nth(999)
+        .map_or(0, |(index, _)| index);
     text[start..].trim()
 }

@@ -1,6 +1,6 @@
 //! The last output of a process, bounded, however much it prints.
 
-use std::{collections::VecDeque, io::Write, sync::mpsc, thread};
+use std::collections::VecDeque;
 
 /// Bytes that are kept.
 pub(super) const LIMIT: usize = 64 * 1024;
@@ -22,38 +22,8 @@ impl LogTail {
     /// The text; what is cut at its front or is no UTF-8 is replaced. `None` when nothing was printed.
     pub(super) fn text(&self) -> Option<String> {
         let (front, back) = self.bytes.as_slices();
-        (!self.bytes.is_empty()).then(|| String::from_utf8_lossy(&[front, back].concat()).into_owned())
-    }
-}
-
-/// Passes output on to the shim's own standard error. A reader that is slow or gone costs output, never time.
-#[derive(Debug, Clone)]
-pub(super) struct Echo {
-    chunks: Option<mpsc::SyncSender<Vec<u8>>>,
-}
-
-impl Echo {
-    pub(super) fn new(enabled: bool) -> Self {
-        if !enabled {
-            return Self { chunks: None };
-        }
-        let (sender, receiver) = mpsc::sync_channel::<Vec<u8>>(64);
-        // A thread of its own: a blocked standard error must not hold the runtime at the end.
-        thread::spawn(move || {
-            let mut stream = std::io::stderr();
-            while let Ok(chunk) = receiver.recv() {
-                if stream.write_all(&chunk).is_err() {
-                    return;
-                }
-            }
-        });
-        Self { chunks: Some(sender) }
-    }
-
-    pub(super) fn push(&self, chunk: &[u8]) {
-        if let Some(chunks) = &self.chunks {
-            let _ = chunks.try_send(chunk.to_vec());
-        }
+        (!self.bytes.is_empty())
+            .then(|| String::from_utf8_lossy(&[front, back].concat()).into_owned())
     }
 }
 

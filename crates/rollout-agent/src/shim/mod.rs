@@ -9,6 +9,7 @@
 mod command;
 mod environment;
 mod files;
+mod guard;
 mod host;
 mod hosts;
 mod log_tail;
@@ -26,9 +27,13 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub use self::{environment::base as clean_environment, processes::guard_this_process};
-use self::{command::Commands, host::HostConfig, log_tail::Echo, processes::Processes};
+use self::{command::Commands, host::HostConfig, processes::Processes};
+pub use self::{
+    environment::base as clean_environment, guard::run_guarded, processes::guard_this_process,
+};
 use crate::{
+    echo::Echo,
+    private::PrivateDirectory,
     python, socket,
     wire::{self, Abort, AgentKind, Cancel, FromLauncher, FromShim, Start},
 };
@@ -102,11 +107,14 @@ pub enum ShimError {
 enum Request {
     /// Say whether sessions can start.
     Announce,
-    Start(Start),
+    Start(Box<Start>),
     Cancel(Cancel),
     Abort(Abort),
     /// End all sessions now; `again`: there will be others.
-    EndAll { again: bool, done: oneshot::Sender<()> },
+    EndAll {
+        again: bool,
+        done: oneshot::Sender<()>,
+    },
 }
 
 /// How a connection ended.
@@ -120,8 +128,11 @@ enum Connection {
 /// # Errors
 /// See [`ShimError`].
 pub async fn run(config: ShimConfig, stop: CancellationToken) -> Result<(), ShimError> {
-    let files_error = |source| ShimError::Files { directory: config.directory.clone(), source };
-    let private = files::private_directory(&config.directory, "shim").map_err(files_error)?;
+    let files_error = |source| ShimError::Files {
+        directory: config.directory.clone(),
+        source,
+    };
+    let private = PrivateDirectory::create(&config.directory, "shim").map_err(files_error)?;
     let (events, told) = mpsc::unbounded_channel();
     let (requests, inbox) = mpsc::unbounded_channel();
     let mut backend = JoinSet::new();
@@ -130,7 +141,7 @@ pub async fn run(config: ShimConfig, stop: CancellationToken) -> Result<(), Shim
             let commands = Commands {
                 command: command.clone(),
                 environment: config.environment.clone(),
-                directory: private.clone(),
+                directory: private.path().to_owned(),
                 echo: Echo::new(config.echo),
                 processes: Processes::default(),
             };
@@ -138,16 +149,25 @@ pub async fn run(config: ShimConfig, stop: CancellationToken) -> Result<(), Shim
             AgentKind::Command
         }
         Agent::Function(function) => {
-            let script = python::install(&private).map_err(files_error)?;
-            backend.spawn(hosts::serve(host_config(&config, function, script), inbox, events.clone()));
+            let script = python::install(private.path()).map_err(files_error)?;
+            backend.spawn(hosts::serve(
+                host_config(&config, function, script),
+                inbox,
+                events.clone(),
+            ));
             AgentKind::Function
         }
     };
-    let mut shim = Shim { config: &config, kind, requests, events, told };
+    let mut shim = Shim {
+        config: &config,
+        kind,
+        requests,
+        events,
+        told,
+    };
     let result = shim.serve(&stop).await;
     drop(shim);
     while backend.join_next().await.is_some() {}
-    std::fs::remove_dir_all(&private).map_err(files_error)?;
     result
 }
 
@@ -189,7 +209,14 @@ impl Shim<'_> {
             }
             tracing::warn!("the launcher is lost: all sessions end");
             let (done, ended) = oneshot::channel();
-            if self.requests.send(Request::EndAll { again: !stop.is_cancelled(), done }).is_ok() {
+            if self
+                .requests
+                .send(Request::EndAll {
+                    again: !stop.is_cancelled(),
+                    done,
+                })
+                .is_ok()
+            {
                 let _ = ended.await;
             }
             while self.told.try_recv().is_ok() {}
@@ -202,7 +229,10 @@ impl Shim<'_> {
             match socket::connect(&self.config.directory).await {
                 Ok(stream) => return Ok(stream),
                 Err(source) if Instant::now() >= until => {
-                    return Err(ShimError::LauncherMissing { directory: self.config.directory.clone(), source });
+                    return Err(ShimError::LauncherMissing {
+                        directory: self.config.directory.clone(),
+                        source,
+                    });
                 }
                 Err(_) => sleep(CONNECT_PAUSE).await,
             }
@@ -211,7 +241,10 @@ impl Shim<'_> {
 
     async fn talk(&mut self, stream: UnixStream, stop: &CancellationToken) -> Connection {
         let (read, mut write) = stream.into_split();
-        let hello = FromShim::Hello { kind: self.kind, pid: std::process::id() };
+        let hello = FromShim::Hello {
+            kind: self.kind,
+            pid: std::process::id(),
+        };
         if wire::write(&mut write, &hello).await.is_err() {
             return Connection::Lost;
         }
@@ -237,11 +270,16 @@ impl Shim<'_> {
         }
         tracing::info!("told to terminate; the launcher ends the sessions");
         let _ = self.events.send(FromShim::Stopping);
-        timeout(self.config.grace_period / 2, talking).await.unwrap_or(Connection::Exit)
+        timeout(self.config.grace_period / 2, talking)
+            .await
+            .unwrap_or(Connection::Exit)
     }
 }
 
-async fn listen(read: tokio::net::unix::OwnedReadHalf, requests: &mpsc::UnboundedSender<Request>) -> Connection {
+async fn listen(
+    read: tokio::net::unix::OwnedReadHalf,
+    requests: &mpsc::UnboundedSender<Request>,
+) -> Connection {
     let mut reader = BufReader::new(read);
     loop {
         let request = match wire::read::<FromLauncher>(&mut reader).await {

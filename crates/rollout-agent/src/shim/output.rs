@@ -10,7 +10,8 @@ use tokio::{
     time::timeout,
 };
 
-use super::log_tail::{Echo, LogTail};
+use super::log_tail::LogTail;
+use crate::echo::Echo;
 
 /// How long output that was written before the end may take to arrive.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
@@ -25,12 +26,19 @@ pub(super) struct Output {
 impl Output {
     /// Takes the process's streams.
     pub(super) fn of(child: &mut Child, echo: &Echo) -> Self {
-        let mut output = Self { tail: Arc::default(), readers: JoinSet::new() };
+        let mut output = Self {
+            tail: Arc::default(),
+            readers: JoinSet::new(),
+        };
         if let Some(stream) = child.stdout.take() {
-            output.readers.spawn(read(stream, Arc::clone(&output.tail), echo.clone()));
+            output
+                .readers
+                .spawn(read(stream, Arc::clone(&output.tail), echo.clone()));
         }
         if let Some(stream) = child.stderr.take() {
-            output.readers.spawn(read(stream, Arc::clone(&output.tail), echo.clone()));
+            output
+                .readers
+                .spawn(read(stream, Arc::clone(&output.tail), echo.clone()));
         }
         output
     }

@@ -71,7 +71,10 @@ impl Processes {
     pub(super) fn spawn(&self, command: &mut Command) -> io::Result<(Child, i32)> {
         let mut leaders = self.leaders.lock();
         let child = command.process_group(0).spawn()?;
-        let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).unwrap_or(0);
+        let pid = child
+            .id()
+            .and_then(|pid| i32::try_from(pid).ok())
+            .unwrap_or(0);
         leaders.insert(pid);
         Ok((child, pid))
     }
@@ -89,7 +92,10 @@ impl Processes {
                 return true;
             }
             if Instant::now() >= until {
-                tracing::warn!(leader = ending.leader, "processes of a session cannot be ended");
+                tracing::warn!(
+                    leader = ending.leader,
+                    "processes of a session cannot be ended"
+                );
                 return false;
             }
             sleep(KILL_PAUSE).await;
@@ -104,19 +110,28 @@ impl Processes {
     fn kill_once(&self, ending: &Ending) -> usize {
         let leaders = self.leaders.lock();
         let own = Pid::this().as_raw();
-        let others: HashSet<i32> = leaders.iter().copied().filter(|pid| *pid != ending.leader).collect();
+        let others: HashSet<i32> = leaders
+            .iter()
+            .copied()
+            .filter(|pid| *pid != ending.leader)
+            .collect();
         let alone = others.is_empty() && ending.keep.is_empty();
         if own == 1 && alone {
             // In a container of our own: in one step, so that nothing can fork its way out.
             let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
         }
         let processes = snapshot();
-        for orphan in processes.iter().filter(|process| process.zombie && process.parent == own) {
+        for orphan in processes
+            .iter()
+            .filter(|process| process.zombie && process.parent == own)
+        {
             if !leaders.contains(&orphan.pid) {
                 let _ = waitpid(Pid::from_raw(orphan.pid), Some(WaitPidFlag::WNOHANG));
             }
         }
-        let victims = victims(&processes, own, ending, &others, |pid| has_mark(pid, &ending.mark));
+        let victims = victims(&processes, own, ending, &others, |pid| {
+            has_mark(pid, &ending.mark)
+        });
         for pid in &victims {
             let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
         }
@@ -155,14 +170,22 @@ fn victims(
     }
     let roots: HashSet<i32> = candidates
         .iter()
-        .filter(|process| process.group == ending.leader || process.session == ending.leader || has_mark(process.pid))
+        .filter(|process| {
+            process.group == ending.leader
+                || process.session == ending.leader
+                || has_mark(process.pid)
+        })
         .map(|process| process.pid)
         .collect();
     let mut chosen = roots.clone();
     for root in roots {
         chosen.extend(descendants(processes, root));
     }
-    candidates.iter().map(|process| process.pid).filter(|pid| chosen.contains(pid)).collect()
+    candidates
+        .iter()
+        .map(|process| process.pid)
+        .filter(|pid| chosen.contains(pid))
+        .collect()
 }
 
 fn descendants(processes: &[Process], root: i32) -> HashSet<i32> {
@@ -179,7 +202,9 @@ fn descendants(processes: &[Process], root: i32) -> HashSet<i32> {
 }
 
 fn snapshot() -> Vec<Process> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
     entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
@@ -192,13 +217,22 @@ fn parse(pid: i32, stat: &str) -> Option<Process> {
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();
     let state = fields.next()?;
     let mut number = || fields.next()?.parse().ok();
-    Some(Process { pid, parent: number()?, group: number()?, session: number()?, zombie: matches!(state, "Z" | "X") })
+    Some(Process {
+        pid,
+        parent: number()?,
+        group: number()?,
+        session: number()?,
+        zombie: matches!(state, "Z" | "X"),
+    })
 }
 
 fn has_mark(pid: i32, mark: &str) -> bool {
     let expected = format!("{MARK}={mark}");
-    fs::read(format!("/proc/{pid}/environ"))
-        .is_ok_and(|environment| environment.split(|byte| *byte == 0).any(|variable| variable == expected.as_bytes()))
+    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| {
+        environment
+            .split(|byte| *byte == 0)
+            .any(|variable| variable == expected.as_bytes())
+    })
 }
 
 #[cfg(test)]
@@ -206,11 +240,21 @@ mod tests {
     use super::*;
 
     fn process(pid: i32, parent: i32, group: i32) -> Process {
-        Process { pid, parent, group, session: group, zombie: false }
+        Process {
+            pid,
+            parent,
+            group,
+            session: group,
+            zombie: false,
+        }
     }
 
     fn ending(leader: i32) -> Ending {
-        Ending { leader, mark: "m".to_owned(), keep: HashSet::new() }
+        Ending {
+            leader,
+            mark: "m".to_owned(),
+            keep: HashSet::new(),
+        }
     }
 
     /// 1: the system; 10: the shim; 20 and 30: sessions; 21 detached from 20; 22 its child; 40: not ours.
@@ -230,7 +274,9 @@ mod tests {
 
     #[test]
     fn a_session_ends_with_its_group_and_those_that_carry_its_mark() {
-        let mut found = victims(&some(), 10, &ending(20), &HashSet::from([30]), |pid| pid == 21);
+        let mut found = victims(&some(), 10, &ending(20), &HashSet::from([30]), |pid| {
+            pid == 21
+        });
         found.sort_unstable();
         assert_eq!(found, [20, 21, 22, 23]);
     }
@@ -260,7 +306,16 @@ mod tests {
     #[test]
     fn a_name_with_parentheses_is_parsed() {
         let parsed = parse(7, "7 (a) b (c)) S 10 20 30 0 -1").unwrap();
-        assert_eq!(parsed, Process { pid: 7, parent: 10, group: 20, session: 30, zombie: false });
+        assert_eq!(
+            parsed,
+            Process {
+                pid: 7,
+                parent: 10,
+                group: 20,
+                session: 30,
+                zombie: false
+            }
+        );
         assert_eq!(parse(7, "7 (short"), None);
     }
 }

@@ -35,7 +35,10 @@ async fn run_with_metadata_and_a_returned_dict() {
     assert_eq!(result["outcome"], "completed", "{result:#}");
     assert_eq!(result["metadata"]["reward"], 1.0);
     assert_eq!(result["metadata"]["answer"], "4");
-    assert_eq!(result["metadata"]["seen"], json!(["session_server_id", "session_server_instance_id"]));
+    assert_eq!(
+        result["metadata"]["seen"],
+        json!(["session_server_id", "session_server_instance_id"])
+    );
     assert_eq!(result["exit_code"], 0);
     assert!(result["agent_seconds"].as_f64().unwrap() > 0.0);
     assert!(pod.ended_well().await);
@@ -58,7 +61,14 @@ async fn a_pod_is_used_again_until_the_router_closes() {
 async fn many_sessions_run_at_once_in_one_process() {
     let router = FakeRouter::start().await;
     let ids: Vec<_> = (0..16).map(|_| router.offer(offer())).collect();
-    let _pod = Pod::function(&router, Shape { concurrent: 16, sessions_per_pod: 0 }, "gathering_agent.run");
+    let _pod = Pod::function(
+        &router,
+        Shape {
+            concurrent: 16,
+            sessions_per_pod: 0,
+        },
+        "gathering_agent.run",
+    );
     let mut processes = Vec::new();
     for id in &ids {
         let result = router.result(id).await;

@@ -29,8 +29,14 @@ pub(crate) struct Shape {
     pub(crate) sessions_per_pod: usize,
 }
 
-pub(crate) const ONE: Shape = Shape { concurrent: 1, sessions_per_pod: 1 };
-pub(crate) const REUSED: Shape = Shape { concurrent: 1, sessions_per_pod: 0 };
+pub(crate) const ONE: Shape = Shape {
+    concurrent: 1,
+    sessions_per_pod: 1,
+};
+pub(crate) const REUSED: Shape = Shape {
+    concurrent: 1,
+    sessions_per_pod: 0,
+};
 
 impl Pod {
     /// A pod that runs a function of `tests/it/agents/`.
@@ -69,8 +75,12 @@ impl Pod {
     fn start(router: &FakeRouter, shape: Shape, shim: impl FnOnce(&Path) -> Role) -> Self {
         let directory = TempDir::with_prefix("rollout-agent-test-").unwrap();
         let launcher = start(&launcher(router, shape, directory.path()));
-        let shim = start(&shim(directory.path()));
-        Self { launcher, shim, directory }
+        let shim = start(&Role::Guarded(Box::new(shim(directory.path()))));
+        Self {
+            launcher,
+            shim,
+            directory,
+        }
     }
 
     /// Starts the launcher again.
@@ -78,9 +88,26 @@ impl Pod {
         self.launcher = start(&launcher(router, shape, self.directory.path()));
     }
 
+    /// The process id of the shim itself, below its guard.
+    pub(crate) async fn shim_pid(&self) -> i32 {
+        let guard = self.shim.child.id().unwrap();
+        let mut found = None;
+        eventually("the shim", || {
+            found = children(guard).first().copied();
+            found.is_some()
+        })
+        .await;
+        found.unwrap()
+    }
+
     /// Waits for the end of both, and says whether both ended well.
     pub(crate) async fn ended_well(&mut self) -> bool {
-        let both = async { (self.launcher.child.wait().await.unwrap(), self.shim.child.wait().await.unwrap()) };
+        let both = async {
+            (
+                self.launcher.child.wait().await.unwrap(),
+                self.shim.child.wait().await.unwrap(),
+            )
+        };
         let (launcher, shim) = timeout(PATIENCE, both).await.expect("the pod ends");
         launcher.success() && shim.success()
     }
@@ -105,7 +132,9 @@ pub(crate) fn python() -> PathBuf {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON
         .get_or_init(|| {
-            let output = std::process::Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
+            let output = std::process::Command::new("python3")
+                .args(["-c", "import sys; print(sys.executable)"])
+                .output();
             PathBuf::from(String::from_utf8(output.unwrap().stdout).unwrap().trim())
         })
         .clone()
@@ -118,6 +147,16 @@ pub(crate) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) 
         assert!(Instant::now() < until, "waited for {what}");
         sleep(Duration::from_millis(10)).await;
     }
+}
+
+/// The children of a process.
+pub(crate) fn children(parent: u32) -> Vec<i32> {
+    let path = format!("/proc/{parent}/task/{parent}/children");
+    std::fs::read_to_string(path)
+        .unwrap_or_default()
+        .split_whitespace()
+        .map(|pid| pid.parse().unwrap())
+        .collect()
 }
 
 /// Whether a process lives (a zombie does not).

@@ -19,9 +19,25 @@ const VARIABLE: &str = "ROLLOUT_TEST_PROCESS";
 /// What a process is to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Role {
-    Launcher { router: String, directory: PathBuf, concurrent: usize, sessions_per_pod: usize },
-    Command { directory: PathBuf, command: Vec<String> },
-    Function { directory: PathBuf, path: String, python: PathBuf, code: PathBuf, parameters: Option<PathBuf> },
+    Launcher {
+        router: String,
+        directory: PathBuf,
+        concurrent: usize,
+        sessions_per_pod: usize,
+    },
+    /// A shim below a guard, as it runs in a pod.
+    Guarded(Box<Role>),
+    Command {
+        directory: PathBuf,
+        command: Vec<String>,
+    },
+    Function {
+        directory: PathBuf,
+        path: String,
+        python: PathBuf,
+        code: PathBuf,
+        parameters: Option<PathBuf>,
+    },
 }
 
 /// A process that ends when this is dropped.
@@ -34,17 +50,32 @@ pub(crate) struct Process {
 
 /// Starts a process.
 pub(crate) fn start(role: &Role) -> Process {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "process::started", "--ignored", "--nocapture", "--quiet"])
-        .env(VARIABLE, serde_json::to_string(role).unwrap())
-        .env("ROLLOUT_SECRET_OF_THE_LAUNCHER", "must not reach an agent")
+    let mut child = again(role)
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
         .kill_on_drop(true)
         .spawn()
         .unwrap();
     let input = child.stdin.take().unwrap();
-    Process { child, _input: input }
+    Process {
+        child,
+        _input: input,
+    }
+}
+
+fn again(role: &Role) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args([
+            "--exact",
+            "process::started",
+            "--ignored",
+            "--nocapture",
+            "--quiet",
+        ])
+        .env(VARIABLE, serde_json::to_string(role).unwrap())
+        .env("ROLLOUT_SECRET_OF_THE_LAUNCHER", "must not reach an agent")
+        .stdout(Stdio::null());
+    command
 }
 
 #[test]
@@ -70,7 +101,12 @@ fn started() {
 
 async fn run(role: Role, stop: CancellationToken) {
     let (directory, agent) = match role {
-        Role::Launcher { router, directory, concurrent, sessions_per_pod } => {
+        Role::Launcher {
+            router,
+            directory,
+            concurrent,
+            sessions_per_pod,
+        } => {
             let mut config = LauncherConfig::new(router, CLAIM_TOKEN, directory);
             config.concurrent = concurrent;
             config.sessions_per_pod = sessions_per_pod;
@@ -80,16 +116,40 @@ async fn run(role: Role, stop: CancellationToken) {
             assert_ne!(end, LauncherEnd::Stopped);
             return;
         }
-        Role::Command { directory, command } => (directory, Agent::Command(command.into_iter().map(Into::into).collect())),
-        Role::Function { directory, path, python, code, parameters } => {
-            (directory, Agent::Function(Function { path, python, code: Some(code), parameters }))
+        Role::Guarded(role) => {
+            let status = shim::run_guarded(again(&role), stop).await.unwrap();
+            assert!(status.success());
+            return;
         }
+        Role::Command { directory, command } => (
+            directory,
+            Agent::Command(command.into_iter().map(Into::into).collect()),
+        ),
+        Role::Function {
+            directory,
+            path,
+            python,
+            code,
+            parameters,
+        } => (
+            directory,
+            Agent::Function(Function {
+                path,
+                python,
+                code: Some(code),
+                parameters,
+            }),
+        ),
     };
     shim::guard_this_process().unwrap();
     let config = ShimConfig {
         directory,
         agent,
-        environment: shim::clean_environment(std::env::vars_os(), false, &[("GIVEN".to_owned(), "by the user".to_owned())]),
+        environment: shim::clean_environment(
+            std::env::vars_os(),
+            false,
+            &[("GIVEN".to_owned(), "by the user".to_owned())],
+        ),
         launcher_timeout: Duration::from_secs(10),
         grace_period: Duration::from_secs(8),
         echo: false,

@@ -68,7 +68,11 @@ impl FakeRouter {
     pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let shared = Shared { inner: Arc::default(), changed: Arc::default(), url };
+        let shared = Shared {
+            inner: Arc::default(),
+            changed: Arc::default(),
+            url,
+        };
         let app = Router::new()
             .route("/agent/claim", post(claim))
             .route("/agent/sessions/{id}/heartbeat", post(heartbeat))
@@ -78,7 +82,10 @@ impl FakeRouter {
             .with_state(shared.clone());
         let mut server = JoinSet::new();
         server.spawn(async move { axum::serve(listener, app).await.unwrap() });
-        Self { shared, _server: server }
+        Self {
+            shared,
+            _server: server,
+        }
     }
 
     pub(crate) fn url(&self) -> &str {
@@ -129,17 +136,27 @@ impl FakeRouter {
 
     /// Waits for the result of a session.
     pub(crate) async fn result(&self, id: &str) -> Value {
-        self.until("a result", |inner| inner.results.get(id).and_then(|results| results.first().cloned())).await
+        self.until("a result", |inner| {
+            inner
+                .results
+                .get(id)
+                .and_then(|results| results.first().cloned())
+        })
+        .await
     }
 
     /// Waits until a session has been claimed; answers when it was.
     pub(crate) async fn claimed(&self, id: &str) -> SystemTime {
-        self.until("a claim", |inner| inner.claimed_at.get(id).copied()).await
+        self.until("a claim", |inner| inner.claimed_at.get(id).copied())
+            .await
     }
 
     /// Waits until so many chat requests have come.
     pub(crate) async fn chats(&self, count: usize) -> Vec<(String, Value)> {
-        self.until("chat requests", |inner| (inner.chats.len() >= count).then(|| inner.chats.clone())).await
+        self.until("chat requests", |inner| {
+            (inner.chats.len() >= count).then(|| inner.chats.clone())
+        })
+        .await
     }
 
     pub(crate) fn chats_now(&self) -> usize {
@@ -161,7 +178,9 @@ impl FakeRouter {
 
     async fn until<T>(&self, what: &str, condition: impl FnMut(&Inner) -> Option<T>) -> T {
         let found = timeout(PATIENCE, wait(&self.shared, condition)).await;
-        found.unwrap_or_else(|_| panic!("waited for {what}; {:#?}", self.shared.inner.lock().results))
+        found.unwrap_or_else(|_| {
+            panic!("waited for {what}; {:#?}", self.shared.inner.lock().results)
+        })
     }
 }
 
@@ -177,21 +196,33 @@ async fn wait<T>(shared: &Shared, mut condition: impl FnMut(&Inner) -> Option<T>
     }
 }
 
-async fn claim(State(shared): State<Shared>, headers: HeaderMap, Json(body): Json<Value>) -> Response {
+async fn claim(
+    State(shared): State<Shared>,
+    headers: HeaderMap,
+    Json(body): Json<Value>,
+) -> Response {
     let claim_id = body["claim_id"].as_str().unwrap().to_owned();
     if headers["authorization"] != format!("Bearer {CLAIM_TOKEN}") {
         shared.inner.lock().wrong_tokens += 1;
         return StatusCode::UNAUTHORIZED.into_response();
     }
-    let wait_seconds = Duration::from_secs_f64(body["wait_seconds"].as_f64().unwrap()).min(Duration::from_secs(1));
-    let open = wait(&shared, |inner| (inner.closed || !inner.queue.is_empty() || inner.claims.contains_key(&claim_id)).then_some(()));
+    let wait_seconds =
+        Duration::from_secs_f64(body["wait_seconds"].as_f64().unwrap()).min(Duration::from_secs(1));
+    let open = wait(&shared, |inner| {
+        (inner.closed || !inner.queue.is_empty() || inner.claims.contains_key(&claim_id))
+            .then_some(())
+    });
     let _ = timeout(wait_seconds, open).await;
     let mut inner = shared.inner.lock();
     if let Some(id) = inner.claims.get(&claim_id) {
         return Json(inner.offers[id].clone()).into_response();
     }
     let Some(id) = inner.queue.pop_front() else {
-        return if inner.closed { closed() } else { StatusCode::NO_CONTENT.into_response() };
+        return if inner.closed {
+            closed()
+        } else {
+            StatusCode::NO_CONTENT.into_response()
+        };
     };
     inner.claims.insert(claim_id, id.clone());
     inner.claimed_at.insert(id.clone(), SystemTime::now());
@@ -212,11 +243,19 @@ async fn heartbeat(State(shared): State<Shared>, Path(id): Path<String>) -> Resp
     if !inner.offers.contains_key(&id) {
         return StatusCode::NOT_FOUND.into_response();
     }
-    let state = if inner.events.contains_key(&id) { "aborting" } else { "running" };
+    let state = if inner.events.contains_key(&id) {
+        "aborting"
+    } else {
+        "running"
+    };
     Json(json!({"state": state})).into_response()
 }
 
-async fn events(State(shared): State<Shared>, Path(id): Path<String>, Query(query): Query<HashMap<String, String>>) -> Response {
+async fn events(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+    Query(query): Query<HashMap<String, String>>,
+) -> Response {
     let wait_seconds = Duration::from_secs(query["wait_seconds"].parse().unwrap());
     let event = wait(&shared, |inner| inner.events.get(&id).cloned());
     match timeout(wait_seconds, event).await {
@@ -225,7 +264,11 @@ async fn events(State(shared): State<Shared>, Path(id): Path<String>, Query(quer
     }
 }
 
-async fn result(State(shared): State<Shared>, Path(id): Path<String>, Json(body): Json<Value>) -> Response {
+async fn result(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+    Json(body): Json<Value>,
+) -> Response {
     {
         let mut inner = shared.inner.lock();
         if inner.refuse_results > 0 {
@@ -238,7 +281,11 @@ async fn result(State(shared): State<Shared>, Path(id): Path<String>, Json(body)
     Json(Map::new()).into_response()
 }
 
-async fn chat(State(shared): State<Shared>, Path(id): Path<String>, Json(body): Json<Value>) -> Response {
+async fn chat(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+    Json(body): Json<Value>,
+) -> Response {
     let fenced = {
         let mut inner = shared.inner.lock();
         inner.chats.push((id, body));
