@@ -1,0 +1,154 @@
+//! Reading request bodies, with the texts of FastAPI's validation.
+
+use axum::extract::Request;
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde_json::Value;
+
+use super::reply::ApiError;
+use crate::wire::python;
+
+/// Longest body that is read.
+const MAX_BODY: usize = 256 << 20;
+
+/// A route as its validation errors name it: SGLang prints where the handler is defined.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) path: &'static str,
+    pub(super) function: &'static str,
+    /// Line of the handler in SGLang 0.5.23; 0 where it has not been seen.
+    pub(super) line: u32,
+}
+
+/// File that validation errors name.
+const FILE: &str = "/sgl-workspace/sglang/python/sglang/srt/entrypoints/http_server.py";
+
+/// One error of a validation: a Python dictionary as text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Problem(pub(super) String);
+
+impl Problem {
+    /// An error without further context.
+    pub(super) fn new(kind: &str, location: &str, message: &str, input: &str) -> Self {
+        let message = python::repr_str(message);
+        Self(format!(
+            "{{'type': '{kind}', 'loc': {location}, 'msg': {message}, 'input': {input}}}"
+        ))
+    }
+
+    /// An error with context.
+    pub(super) fn with_context(self, context: &str) -> Self {
+        let open = self.0.strip_suffix('}').unwrap_or(&self.0);
+        Self(format!("{open}, 'ctx': {{{context}}}}}"))
+    }
+}
+
+impl Place {
+    /// The error of a body with these problems.
+    pub(super) fn invalid(&self, problems: &[Problem]) -> ApiError {
+        let count = problems.len();
+        let noun = if count == 1 { "error" } else { "errors" };
+        let lines: String = problems
+            .iter()
+            .map(|problem| format!("  {}\n", problem.0))
+            .collect();
+        let list: Vec<_> = problems.iter().map(|problem| problem.0.as_str()).collect();
+        ApiError::Validation(format!(
+            "{count} validation {noun}:\n{lines}\n  File \"{FILE}\", line {}, in {}\n    POST {} [{}]",
+            self.line,
+            self.function,
+            self.path,
+            list.join(", ")
+        ))
+    }
+
+    /// The error of a body that is absent.
+    pub(super) fn missing(&self) -> ApiError {
+        self.invalid(&[Problem::new(
+            "missing",
+            "('body',)",
+            "Field required",
+            "None",
+        )])
+    }
+
+    /// The error of a body that is no JSON.
+    pub(super) fn no_json(&self, body: &[u8], error: &serde_json::Error) -> ApiError {
+        let (at, what) = if error.is_eof() {
+            (body.len(), "unexpected end of data")
+        } else {
+            (
+                offset(body, error.line(), error.column()),
+                "unexpected character",
+            )
+        };
+        let location = format!("('body', {at})");
+        let problem = Problem::new("json_invalid", &location, "JSON decode error", "{}")
+            .with_context(&format!("'error': '{what}'"));
+        self.invalid(&[problem])
+    }
+
+    /// A body that must be a JSON object.
+    pub(super) fn object(&self, body: &[u8]) -> Result<serde_json::Map<String, Value>, ApiError> {
+        if body.is_empty() {
+            return Err(self.missing());
+        }
+        match serde_json::from_slice(body) {
+            Ok(Value::Object(fields)) => Ok(fields),
+            Ok(other) => {
+                let message = "Input should be a valid dictionary or object to extract fields from";
+                Err(self.invalid(&[Problem::new(
+                    "model_attributes_type",
+                    "('body',)",
+                    message,
+                    &python::repr(&other),
+                )]))
+            }
+            Err(error) => Err(self.no_json(body, &error)),
+        }
+    }
+}
+
+fn offset(body: &[u8], line: usize, column: usize) -> usize {
+    let before: usize = body
+        .split(|byte| *byte == b'\n')
+        .take(line.saturating_sub(1))
+        .map(|line| line.len() + 1)
+        .sum();
+    before + column.saturating_sub(1)
+}
+
+/// Reads the whole body.
+pub(super) async fn read(request: Request) -> Result<Bytes, ApiError> {
+    match Limited::new(request.into_body(), MAX_BODY).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(ApiError::Engine(
+            413,
+            format!("the body is longer than {MAX_BODY} bytes"),
+        )),
+        Err(error) => Err(ApiError::Native(format!(
+            "the body cannot be read: {error}"
+        ))),
+    }
+}
+
+/// The OpenAI routes take nothing but JSON.
+pub(super) fn require_json(request: &Request) -> Result<(), ApiError> {
+    let content_type = request
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let media_type = content_type
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default();
+    if media_type.trim().eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    let problem = "{'loc': ['header', 'content-type'], 'msg': \"Unsupported Media Type: Only 'application/json' is allowed\", 'type': 'value_error'}";
+    Err(ApiError::Validation(format!(
+        "1 validation error:\n  {problem} [{problem}]"
+    )))
+}

@@ -1,0 +1,68 @@
+//! `/v1/chat/completions`.
+
+mod answer;
+mod request;
+mod stream;
+mod validate;
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::response::Response;
+
+use super::App;
+use super::body::{self, Place};
+use super::generate;
+use super::reply::{self, ApiError};
+
+pub(super) use answer::{Facts, finish, metadata, usage};
+pub(super) use request::render;
+
+const PLACE: Place = Place {
+    path: "/v1/chat/completions",
+    function: "openai_v1_chat_completions",
+    line: 1870,
+};
+
+/// `type` of what the route itself refuses.
+const BAD_REQUEST_ERROR: &str = "BadRequestError";
+
+/// Answers `/v1/chat/completions`.
+pub(super) async fn handle(app: Arc<App>, request: Request) -> Response {
+    match answer(app, request).await {
+        Ok(response) => response,
+        Err(error) => as_openai(error).into_response(),
+    }
+}
+
+/// What `/generate` refuses has another shape here.
+pub(super) fn as_openai(error: ApiError) -> ApiError {
+    match error {
+        ApiError::Native(message) => ApiError::OpenAi(message, BAD_REQUEST_ERROR),
+        error => error,
+    }
+}
+
+async fn answer(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
+    body::require_json(&request)?;
+    let bytes = body::read(request).await?;
+    let fields = PLACE.object(&bytes)?;
+    drop(bytes);
+    validate::check(&PLACE, &fields)?;
+    let chat = request::ChatRequest::new(fields)?;
+    let prepared = chat.prepare(&app)?;
+    generate::warm_up(&app, &prepared).await?;
+    let (tickets, options) = generate::submit(&app, prepared, chat.stream)?;
+    if chat.stream {
+        return Ok(stream::response(app, chat, tickets, options));
+    }
+    // the prompt ids are wanted here and not in the answers of `/generate`
+    let prompt = tickets
+        .first()
+        .map(|ticket| ticket.job().prompt.clone())
+        .unwrap_or_default();
+    let answers = generate::collect(&app, tickets, &options).await?;
+    Ok(reply::ok(&answer::completion(
+        &app, &chat, &prompt, answers,
+    )))
+}

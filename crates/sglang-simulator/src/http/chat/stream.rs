@@ -1,0 +1,234 @@
+//! The event stream of a chat: deltas.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use serde_json::{Map, Value, json};
+
+use super::answer::{self, Facts, finish, new_call_id, token_logprobs};
+use super::request::ChatRequest;
+use crate::engine::Ticket;
+use crate::http::App;
+use crate::http::generate::{Answer, AnswerOptions, Chunks};
+use crate::http::reply::{self, ApiError};
+use crate::wire::{reasoning, tool_calls};
+
+/// What one sample of the stream has sent.
+struct Sample {
+    app: Arc<App>,
+    chat: Arc<ChatRequest>,
+    chunks: Chunks,
+    head: Arc<Head>,
+    index: usize,
+    reasoning_sent: usize,
+    content_sent: usize,
+    calls_sent: usize,
+    logprobs_sent: usize,
+    opened: bool,
+}
+
+/// What every event repeats.
+struct Head {
+    id: String,
+    created: u64,
+    model: String,
+}
+
+impl Head {
+    fn event(&self, choices: Value) -> Value {
+        json!({
+            "id": self.id,
+            "object": "chat.completion.chunk",
+            "created": self.created,
+            "model": self.model,
+            "choices": choices,
+        })
+    }
+}
+
+/// The answer.
+pub(super) fn response(
+    app: Arc<App>,
+    chat: ChatRequest,
+    tickets: Vec<Ticket>,
+    options: Vec<AnswerOptions>,
+) -> Response {
+    let head = Arc::new(Head {
+        id: options
+            .first()
+            .map(|options| options.rid.clone())
+            .unwrap_or_default(),
+        created: app.created(),
+        model: chat.model(&app),
+    });
+    let chat = Arc::new(chat);
+    let usage = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let samples: Vec<_> = tickets
+        .into_iter()
+        .zip(options)
+        .enumerate()
+        .map(|(index, (ticket, options))| {
+            let sample = Sample {
+                app: app.clone(),
+                chat: chat.clone(),
+                chunks: Chunks::new(app.clone(), ticket, options),
+                head: head.clone(),
+                index,
+                reasoning_sent: 0,
+                content_sent: 0,
+                calls_sent: 0,
+                logprobs_sent: 0,
+                opened: false,
+            };
+            let usage = usage.clone();
+            futures_util::stream::unfold(sample, move |mut sample| {
+                let usage = usage.clone();
+                async move {
+                    let events = match sample.chunks.next().await? {
+                        Ok(answer) => {
+                            if answer.ending.is_some() {
+                                usage.lock().push(answer.meta_info.clone());
+                            }
+                            Ok(Bytes::from(sample.events(&answer).concat()))
+                        }
+                        Err(ApiError::Dead) => {
+                            Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset))
+                        }
+                        Err(error) => Ok(reply::event(&super::as_openai(error).into_event())),
+                    };
+                    Some((events, sample))
+                }
+            })
+            .boxed()
+        })
+        .collect();
+    let end = futures_util::stream::once(async move {
+        let mut last = Vec::new();
+        if chat.include_usage {
+            let mut event = head.event(json!([]));
+            event["usage"] = answer::usage(usage.lock().iter().map(Facts::of));
+            last.extend_from_slice(&reply::event(&event));
+        }
+        last.extend_from_slice(&reply::done_event());
+        Ok(Bytes::from(last))
+    });
+    reply::event_stream(Body::from_stream(
+        futures_util::stream::select_all(samples).chain(end),
+    ))
+}
+
+impl Sample {
+    /// The events of one chunk: the opening, new reasoning, content and calls, the end.
+    fn events(&mut self, chunk: &Answer) -> Vec<Bytes> {
+        let mut events = Vec::new();
+        if !self.opened {
+            self.opened = true;
+            events.push(self.delta(
+                &[("role", "assistant".into()), ("content", "".into())],
+                None,
+            ));
+        }
+        let ended = chunk.ending.is_some();
+        let mut logprobs = self.new_logprobs(chunk);
+        for field in self.new_texts(&chunk.text, ended) {
+            events.push(self.delta(&[field], logprobs.take()));
+        }
+        for call in self.new_calls(&chunk.text) {
+            events.push(self.delta(&[("tool_calls", json!([call]))], None));
+        }
+        if ended {
+            let facts = Facts::of(&chunk.meta_info);
+            let (reason, matched) = finish(facts.finish_reason, chunk.ending, self.calls_sent > 0);
+            let choice = json!([{
+                "index": self.index,
+                "delta": {"reasoning_content": null},
+                "logprobs": null,
+                "finish_reason": reason,
+                "matched_stop": matched,
+            }]);
+            events.push(reply::event(&self.head.event(choice)));
+        }
+        events
+    }
+
+    fn delta(&self, fields: &[(&str, Value)], logprobs: Option<Value>) -> Bytes {
+        let mut delta = Map::new();
+        delta.insert("reasoning_content".into(), Value::Null);
+        for (name, value) in fields {
+            delta.insert((*name).into(), value.clone());
+        }
+        let choice = json!([{
+            "index": self.index,
+            "delta": delta,
+            "logprobs": logprobs,
+            "finish_reason": null,
+            "matched_stop": null,
+        }]);
+        reply::event(&self.head.event(choice))
+    }
+
+    fn new_logprobs(&mut self, chunk: &Answer) -> Option<Value> {
+        let facts = Facts::of(&chunk.meta_info);
+        let entries = token_logprobs(&self.app, facts.logprobs?, self.logprobs_sent);
+        self.logprobs_sent += entries.len();
+        Some(json!({"content": entries}))
+    }
+
+    /// New reasoning and new content. Calls are no content; what may become the tag of a call is held back until the end.
+    fn new_texts(&mut self, text: &str, ended: bool) -> Vec<(&'static str, Value)> {
+        let mut fields = Vec::new();
+        let separates =
+            self.app.separates_reasoning() && !self.chat.flag_is_false("separate_reasoning");
+        let content = if separates {
+            let parted = reasoning::part(text);
+            let thought = parted.reasoning.unwrap_or_default();
+            if let Some(new) = thought
+                .get(self.reasoning_sent..)
+                .filter(|new| !new.is_empty())
+            {
+                fields.push(("reasoning_content", new.into()));
+                self.reasoning_sent = thought.len();
+            }
+            parted.content
+        } else {
+            text.to_owned()
+        };
+        let end = match (self.chat.parses_tool_calls(&self.app), ended) {
+            (true, false) => tool_calls::content_end(&content),
+            (true, true) => content.find(tool_calls::OPEN).unwrap_or(content.len()),
+            (false, _) => content.len(),
+        };
+        if let Some(new) = content
+            .get(self.content_sent..end)
+            .filter(|new| !new.is_empty())
+        {
+            fields.push(("content", new.into()));
+            self.content_sent = end;
+        }
+        fields
+    }
+
+    /// Calls that are complete: one delta with the name, one with the arguments.
+    fn new_calls(&mut self, text: &str) -> Vec<Value> {
+        if !self.chat.parses_tool_calls(&self.app) {
+            return Vec::new();
+        }
+        let (_, calls) = tool_calls::parse(text);
+        let mut deltas = Vec::new();
+        for (index, call) in calls.iter().enumerate().skip(self.calls_sent) {
+            deltas.push(json!({
+                "id": new_call_id(), "index": index, "type": "function",
+                "function": {"name": call.name, "arguments": ""},
+            }));
+            deltas.push(json!({
+                "id": null, "index": index, "type": "function",
+                "function": {"name": null, "arguments": call.arguments},
+            }));
+        }
+        self.calls_sent = self.calls_sent.max(calls.len());
+        deltas
+    }
+}

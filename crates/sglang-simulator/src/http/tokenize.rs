@@ -1,0 +1,103 @@
+//! `/tokenize` and `/detokenize`.
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::response::Response;
+use serde_json::{Map, Value, json};
+
+use super::App;
+use super::body::{self, Place};
+use super::chat::render;
+use super::reply::{self, ApiError};
+
+const TOKENIZE: Place = Place {
+    path: "/v1/tokenize",
+    function: "openai_v1_tokenize",
+    line: 0,
+};
+const DETOKENIZE: Place = Place {
+    path: "/v1/detokenize",
+    function: "openai_v1_detokenize",
+    line: 0,
+};
+
+fn refuse(message: impl ToString) -> ApiError {
+    ApiError::OpenAi(message.to_string(), "BadRequestError")
+}
+
+/// Text, texts, or messages to ids.
+pub(super) async fn tokenize(app: Arc<App>, request: Request) -> Response {
+    let answer = async {
+        body::require_json(&request)?;
+        let fields = TOKENIZE.object(&body::read(request).await?)?;
+        let encode = |text: &str| app.tokenizer.encode(text).map_err(refuse);
+        let (tokens, count) = match (fields.get("prompt"), fields.get("messages")) {
+            (Some(Value::String(text)), _) => one(encode(text)?),
+            (Some(Value::Array(texts)), _) => {
+                let texts = texts.iter().map(|text| {
+                    text.as_str()
+                        .ok_or_else(|| refuse("prompt must hold texts"))
+                });
+                let lists = texts
+                    .map(|text| encode(text?))
+                    .collect::<Result<Vec<_>, _>>()?;
+                let counts: Vec<_> = lists.iter().map(Vec::len).collect();
+                (json!(lists), json!(counts))
+            }
+            (None, Some(messages)) => {
+                let kwargs = fields
+                    .get("chat_template_kwargs")
+                    .and_then(Value::as_object);
+                let tools = fields.get("tools").cloned().unwrap_or_else(|| json!([]));
+                one(
+                    render(&app, messages, &tools, kwargs.unwrap_or(&Map::new()))
+                        .map_err(refuse)?
+                        .to_vec(),
+                )
+            }
+            _ => return Err(refuse("Either prompt or messages must be provided.")),
+        };
+        Ok(reply::ok(
+            &json!({"tokens": tokens, "count": count, "max_model_len": app.context_length()}),
+        ))
+    };
+    answer.await.unwrap_or_else(ApiError::into_response)
+}
+
+fn one(ids: Vec<u32>) -> (Value, Value) {
+    let count = ids.len();
+    (ids.into(), count.into())
+}
+
+/// Ids, or lists of them, to text.
+pub(super) async fn detokenize(app: Arc<App>, request: Request) -> Response {
+    let answer = async {
+        body::require_json(&request)?;
+        let fields = DETOKENIZE.object(&body::read(request).await?)?;
+        let skip = fields
+            .get("skip_special_tokens")
+            .and_then(Value::as_bool)
+            .unwrap_or(true);
+        let decode = |ids: &Value| {
+            let ids: Vec<u32> = serde_json::from_value(ids.clone()).map_err(refuse)?;
+            app.tokenizer.decode(&ids, skip).map_err(refuse)
+        };
+        let text = match fields.get("tokens") {
+            Some(Value::Array(lists)) if lists.first().is_some_and(Value::is_array) => lists
+                .iter()
+                .map(decode)
+                .collect::<Result<Vec<_>, _>>()?
+                .into(),
+            Some(ids) => Value::from(decode(ids)?),
+            None => {
+                let input = crate::wire::python::repr(&Value::Object(fields));
+                let problem =
+                    body::Problem::new("missing", "('body', 'tokens')", "Field required", &input);
+                return Err(DETOKENIZE.invalid(&[problem]));
+            }
+        };
+        Ok(reply::ok(&json!({"text": text})))
+    };
+    answer.await.unwrap_or_else(ApiError::into_response)
+}

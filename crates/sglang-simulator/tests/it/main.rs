@@ -1,0 +1,4 @@
+//! Behaviour of the simulated engine, as a client sees it.
+
+mod basics;
+mod support;
