@@ -1,10 +1,10 @@
-//! Condition types and reasons: the contract with `kubectl wait`, GitOps tools and people.
+//! Condition types and reasons: the contract with `kubectl wait`, `GitOps` tools and people.
 //!
 //! A reason is stable, `CamelCase`, and free of names. A rename is a breaking change; a snapshot test makes it visible.
 
 /// Types of conditions.
 pub mod types {
-    /// Both kinds: the one that GitOps tools read. Of a job only when it ended with its samples.
+    /// Both kinds: the one that `GitOps` tools read. Of a job only when it ended with its samples.
     pub const READY: &str = "Ready";
     /// Both: work toward this generation is going on. Never True together with `Stalled`.
     pub const RECONCILING: &str = "Reconciling";

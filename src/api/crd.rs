@@ -67,12 +67,10 @@ fn name_rules() -> Vec<Value> {
         json!({
             "rule": format!("size(self.metadata.name) <= {max}"),
             "message": format!("metadata.name must have at most {max} characters: pods and services append to it"),
-            "fieldPath": ".metadata.name",
         }),
         json!({
             "rule": "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
             "message": "metadata.name becomes the name of a Service: write lower-case letters, digits and -, beginning with a letter and not ending with -",
-            "fieldPath": ".metadata.name",
         }),
     ]
 }

@@ -13,9 +13,13 @@
 pub mod conditions;
 pub mod crd;
 pub mod job;
+pub mod manifest;
 pub mod meta;
 pub mod pool;
+pub mod references;
+pub mod support;
+pub mod validate;
 pub mod values;
+pub mod yaml_text;
 
 mod rules;
-pub mod yaml_text;

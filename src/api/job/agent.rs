@@ -12,7 +12,7 @@ use crate::api::values::{CodeSource, SecretKeyRef, Template};
 #[serde(rename_all = "camelCase", default)]
 #[schemars(transform = rules)]
 pub struct Agent {
-    /// A Python function: run(base_url, prompt, `request_kwargs`, metadata), with an optional abort(args) beside it.
+    /// A Python function: `run(base_url, prompt, request_kwargs, metadata)`, with an optional abort(args) beside it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub function: Option<AgentFunction>,
     /// Any program, in a container of its own.

@@ -68,29 +68,12 @@ pub use trainer::{Replay, Teardown, Trainer};
     status = "RolloutJobStatus",
     derive = "PartialEq",
     doc = "A rollout: prompts in, training samples out.",
-    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
-    printcolumn(
-        name = "Groups",
-        type_ = "string",
-        json_path = ".status.display.groups",
-        description = "kept / target"
-    ),
-    printcolumn(
-        name = "Sessions",
-        type_ = "integer",
-        json_path = ".status.progress.sessions.active"
-    ),
-    printcolumn(name = "Pool", type_ = "string", json_path = ".status.display.pool"),
-    printcolumn(
-        name = "Reason",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
-    )
+    printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase"}"#,
+    printcolumn = r#"{"name":"Groups","type":"string","jsonPath":".status.display.groups","description":"kept / target"}"#,
+    printcolumn = r#"{"name":"Sessions","type":"integer","jsonPath":".status.progress.sessions.active"}"#,
+    printcolumn = r#"{"name":"Pool","type":"string","jsonPath":".status.display.pool"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].reason"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 pub struct RolloutJobSpec {
     /// Ends the running attempt through the teardown ladder; the job goes on when it is removed.

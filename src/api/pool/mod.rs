@@ -51,33 +51,11 @@ pub use upkeep::{Idle, PauseMode, PoolNetworkPolicy, Update, Weights};
         status_replicas_path = ".status.replicas",
         label_selector_path = ".status.selector"
     ),
-    printcolumn(
-        name = "Ready",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
-    ),
-    printcolumn(
-        name = "Engines",
-        type_ = "string",
-        json_path = ".status.display.engines",
-        description = "ready / desired"
-    ),
-    printcolumn(
-        name = "Weights",
-        type_ = "string",
-        json_path = ".status.display.weights"
-    ),
-    printcolumn(
-        name = "Model",
-        type_ = "string",
-        json_path = ".spec.model.path",
-        priority = 1
-    ),
-    printcolumn(
-        name = "Age",
-        type_ = "date",
-        json_path = ".metadata.creationTimestamp"
-    )
+    printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name":"Engines","type":"string","jsonPath":".status.display.engines","description":"ready / desired"}"#,
+    printcolumn = r#"{"name":"Weights","type":"string","jsonPath":".status.display.weights"}"#,
+    printcolumn = r#"{"name":"Model","type":"string","jsonPath":".spec.model.path","priority":1}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 pub struct SGLangPoolSpec {
     /// Stops every engine and the router; the objects stay.
