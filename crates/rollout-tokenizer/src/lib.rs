@@ -19,5 +19,5 @@ mod token_bytes;
 mod tokenizer;
 
 pub use error::TokenizerError;
-pub use template::{ChatTemplateInput, Clock};
+pub use template::{ChatTemplateInput, Clock, sglang_tools};
 pub use tokenizer::Tokenizer;

@@ -10,6 +10,7 @@ mod json;
 mod messages;
 mod methods;
 mod strftime;
+mod tools;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use serde_json::{Map, Value};
 
 use crate::TokenizerError;
 use content_format::ContentFormat;
+pub use tools::sglang_tools;
 
 /// Where a template's `strftime_now` takes the time from.
 pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
@@ -30,7 +32,7 @@ pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 pub struct ChatTemplateInput<'a> {
     /// OpenAI messages: an array of objects with `role` and `content`.
     pub messages: &'a Value,
-    /// Tools as the template shall see them; an empty array counts as none.
+    /// Tools as the template shall see them (see [`sglang_tools`]); an empty array counts as none.
     pub tools: Option<&'a Value>,
     /// Whether to end with the opening of an assistant message.
     pub add_generation_prompt: bool,

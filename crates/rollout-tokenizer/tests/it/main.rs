@@ -7,6 +7,7 @@ mod loading;
 mod messages;
 mod renders;
 mod template_builtin;
+mod tools;
 
 use rollout_tokenizer::{ChatTemplateInput, Tokenizer, TokenizerError};
 use serde_json::{Map, Value};
