@@ -15,9 +15,12 @@
 pub mod config;
 pub mod dataset;
 pub mod error;
+pub mod generate;
 pub mod ledger;
 pub mod output;
 pub mod plugins;
 pub mod reward;
+pub mod router;
 
 mod digest;
+mod json_error;

@@ -7,6 +7,7 @@
 use serde_json::{Map, Value};
 
 use super::error::RowProblem;
+use crate::json_error::without_position;
 
 /// Which keys of a row are read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,14 +117,6 @@ fn object(line: &[u8]) -> Result<Map<String, Value>, Problem> {
             problem: RowProblem::Json(without_position(&error)),
         }),
     }
-}
-
-/// The parser counts lines within the row, which would read as the file's.
-fn without_position(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    let position = format!(" at line {} column {}", error.line(), error.column());
-    text.strip_suffix(&position)
-        .map_or(text.clone(), str::to_owned)
 }
 
 fn take(row: &mut Map<String, Value>, key: &str) -> Result<Value, RowProblem> {
