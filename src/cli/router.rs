@@ -1,12 +1,247 @@
 //! `rollout-operator router`.
 
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Runs the session router.
+use anyhow::Context;
+use rollout_router::{Config, Listeners, Router};
+use serde::Deserialize;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// Runs the session router in front of the engines of one pool.
+///
+/// Prints one line of JSON, `{"agents_url": "...", "control_url": "..."}`, once it listens.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// YAML file with the same settings as the flags (`engines`, `agentsListen`, ...). A flag wins.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    #[command(flatten)]
+    settings: Settings,
+
+    /// Stop when standard input is closed, so that the router does not outlive whoever started it.
+    #[arg(long)]
+    exit_with_stdin: bool,
+}
+
+/// Settings, from flags or from the file.
+#[derive(Debug, Default, clap::Args, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Settings {
+    /// Base URL of an engine, such as `http://10.0.0.7:30000`. Can be given several times.
+    #[arg(long = "engine", value_name = "URL", num_args = 1..)]
+    engines: Vec<String>,
+
+    /// Address of the agents' port [default: 127.0.0.1:0].
+    #[arg(long, value_name = "ADDRESS")]
+    agents_listen: Option<SocketAddr>,
+
+    /// Address of the control port; without a control token it must be a loopback address [default: 127.0.0.1:0].
+    #[arg(long, value_name = "ADDRESS")]
+    control_listen: Option<SocketAddr>,
+
+    /// File with the bearer token of the control port.
+    #[arg(long, value_name = "FILE")]
+    control_token_file: Option<PathBuf>,
+
+    /// File with the secret that the claim tokens of agent pods are derived from.
+    #[arg(long, value_name = "FILE")]
+    claim_secret_file: Option<PathBuf>,
+
+    /// File with the bearer token that the engines want.
+    #[arg(long, value_name = "FILE")]
+    engine_key_file: Option<PathBuf>,
+
+    /// What agents put before `/sessions/<id>` [default: the address of the agents' port].
+    #[arg(long, value_name = "URL")]
+    advertise_url: Option<String>,
+
+    /// Job of the sessions that name none.
+    #[arg(long, value_name = "NAME")]
+    job: Option<String>,
+
+    /// Accept chat requests only with the session's token.
+    #[arg(long)]
+    require_session_token: bool,
+
+    /// Most live sessions.
+    #[arg(long, value_name = "COUNT")]
+    max_sessions: Option<usize>,
+
+    /// Most turns of a session.
+    #[arg(long, value_name = "COUNT")]
+    max_turns: Option<usize>,
+
+    /// Most bytes of a session's records.
+    #[arg(long, value_name = "BYTES")]
+    max_session_bytes: Option<usize>,
+
+    /// Most bytes of all records.
+    #[arg(long, value_name = "BYTES")]
+    max_total_bytes: Option<usize>,
+
+    /// Most bytes of a request.
+    #[arg(long, value_name = "BYTES")]
+    max_body_bytes: Option<usize>,
+
+    /// Seconds without a request after which a session is removed.
+    #[arg(long, value_name = "SECONDS")]
+    session_idle_seconds: Option<u64>,
+
+    /// Seconds between two heartbeats of a launcher; three missed ones end its sessions.
+    #[arg(long, value_name = "SECONDS")]
+    heartbeat_seconds: Option<u64>,
+
+    /// Seconds until the first byte of an engine's answer [default: no limit].
+    #[arg(long, value_name = "SECONDS")]
+    first_byte_seconds: Option<u64>,
+
+    /// Seconds that requests in flight get to end when the router is told to stop.
+    #[arg(long, value_name = "SECONDS")]
+    shutdown_seconds: Option<u64>,
+}
+
+impl Settings {
+    fn or(self, file: Self) -> Self {
+        Self {
+            engines: if self.engines.is_empty() {
+                file.engines
+            } else {
+                self.engines
+            },
+            agents_listen: self.agents_listen.or(file.agents_listen),
+            control_listen: self.control_listen.or(file.control_listen),
+            control_token_file: self.control_token_file.or(file.control_token_file),
+            claim_secret_file: self.claim_secret_file.or(file.claim_secret_file),
+            engine_key_file: self.engine_key_file.or(file.engine_key_file),
+            advertise_url: self.advertise_url.or(file.advertise_url),
+            job: self.job.or(file.job),
+            require_session_token: self.require_session_token || file.require_session_token,
+            max_sessions: self.max_sessions.or(file.max_sessions),
+            max_turns: self.max_turns.or(file.max_turns),
+            max_session_bytes: self.max_session_bytes.or(file.max_session_bytes),
+            max_total_bytes: self.max_total_bytes.or(file.max_total_bytes),
+            max_body_bytes: self.max_body_bytes.or(file.max_body_bytes),
+            session_idle_seconds: self.session_idle_seconds.or(file.session_idle_seconds),
+            heartbeat_seconds: self.heartbeat_seconds.or(file.heartbeat_seconds),
+            first_byte_seconds: self.first_byte_seconds.or(file.first_byte_seconds),
+            shutdown_seconds: self.shutdown_seconds.or(file.shutdown_seconds),
+        }
+    }
+
+    fn to_config(&self) -> anyhow::Result<Config> {
+        let mut config = Config::new(&self.engines);
+        let secret = |file: &Option<PathBuf>| file.as_deref().map(read_secret).transpose();
+        config.control_token = secret(&self.control_token_file)?;
+        config.claim_secret = secret(&self.claim_secret_file)?;
+        config.engine_key = secret(&self.engine_key_file)?;
+        config.advertise_url.clone_from(&self.advertise_url);
+        config.job.clone_from(&self.job);
+        config.require_session_token = self.require_session_token;
+        let limits = &mut config.limits;
+        set(&mut limits.sessions, self.max_sessions);
+        set(&mut limits.turns, self.max_turns);
+        set(&mut limits.session_bytes, self.max_session_bytes);
+        set(&mut limits.total_bytes, self.max_total_bytes);
+        set(&mut limits.body_bytes, self.max_body_bytes);
+        let seconds = |count: Option<u64>| count.map(std::time::Duration::from_secs);
+        let times = &mut config.times;
+        set(&mut times.session_idle, seconds(self.session_idle_seconds));
+        set(&mut times.heartbeat, seconds(self.heartbeat_seconds));
+        set(&mut times.shutdown, seconds(self.shutdown_seconds));
+        times.first_byte = seconds(self.first_byte_seconds);
+        Ok(config)
+    }
+}
+
+fn set<T>(field: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *field = value;
+    }
+}
+
+fn read_secret(file: &Path) -> anyhow::Result<String> {
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("cannot read the secret in {}", file.display()))?;
+    let secret = text.trim().to_owned();
+    anyhow::ensure!(!secret.is_empty(), "{} is empty", file.display());
+    Ok(secret)
+}
 
 /// Runs the sub-command.
-pub async fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built")
+pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let settings = match &args.config {
+        None => args.settings,
+        Some(file) => {
+            let text = std::fs::read_to_string(file)
+                .with_context(|| format!("cannot read {}", file.display()))?;
+            let file_settings: Settings = serde_yaml::from_str(&text)
+                .with_context(|| format!("{} is not a router configuration", file.display()))?;
+            args.settings.or(file_settings)
+        }
+    };
+    let router = Router::new(settings.to_config()?)?;
+    let listeners = Listeners {
+        agents: bind(settings.agents_listen).await?,
+        control: bind(settings.control_listen).await?,
+    };
+    let agents = listeners.agents.local_addr()?;
+    let control = listeners.control.local_addr()?;
+    announce(agents, control);
+    let cancel = CancellationToken::new();
+    tokio::select! {
+        served = router.serve(listeners, cancel.clone()) => served?,
+        () = stop(args.exit_with_stdin, &cancel) => {}
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn bind(address: Option<SocketAddr>) -> anyhow::Result<TcpListener> {
+    let address = address.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {address}"))
+}
+
+#[expect(clippy::print_stdout, reason = "the addresses are this command's data")]
+fn announce(agents: SocketAddr, control: SocketAddr) {
+    let line = serde_json::json!({
+        "agents_url": format!("http://{agents}"),
+        "control_url": format!("http://{control}"),
+    });
+    println!("{line}");
+}
+
+/// Cancels when somebody asks for it. Never ends by itself: the server ends.
+async fn stop(with_stdin: bool, cancel: &CancellationToken) {
+    let terminate = async {
+        match signal(SignalKind::terminate()) {
+            Ok(mut signal) => drop(signal.recv().await),
+            Err(_) => std::future::pending().await,
+        }
+    };
+    let stdin_closed = async {
+        if !with_stdin {
+            std::future::pending::<()>().await;
+        }
+        // A thread, because a read of the terminal cannot be cancelled and would hold up the end of the runtime.
+        let (closed, wait) = tokio::sync::oneshot::channel::<()>();
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            drop(closed);
+        });
+        let _ = wait.await;
+    };
+    tokio::select! {
+        () = terminate => {}
+        _ = tokio::signal::ctrl_c() => {}
+        () = stdin_closed => {}
+    }
+    tracing::info!("stopping");
+    cancel.cancel();
+    std::future::pending().await
 }

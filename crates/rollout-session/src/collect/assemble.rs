@@ -27,12 +27,7 @@ impl CollectPlan {
         }
     }
 
-    fn sample(
-        &self,
-        forest: &Forest,
-        planned: &PlannedSample,
-        texts: &[Option<String>],
-    ) -> Sample {
+    fn sample(&self, forest: &Forest, planned: &PlannedSample, texts: &[Option<String>]) -> Sample {
         let mut sample = Sample {
             status: planned.status,
             metadata: self.options.metadata.clone(),

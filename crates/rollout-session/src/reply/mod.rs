@@ -165,7 +165,9 @@ pub enum ReplyError {
     )]
     NoOutputIds,
     /// No prompt ids.
-    #[error("no prompt token ids: choices[0].prompt_token_ids is missing (requires return_prompt_token_ids=True)")]
+    #[error(
+        "no prompt token ids: choices[0].prompt_token_ids is missing (requires return_prompt_token_ids=True)"
+    )]
     NoPromptIds,
     /// Two places name different ids.
     #[error("{left} and {right} disagree")]

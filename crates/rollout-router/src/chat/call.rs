@@ -1,0 +1,236 @@
+//! The engine's side of a turn, in a task that outlives its clients until the engine has said its last word.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use hyper::body::Incoming;
+use rollout_session::{FinishReason, TurnContext};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::Reply;
+use super::dialect::{Checked, Dialect};
+use super::turn::ended;
+use crate::engines::{Engine, Seat, SendError, read_reply};
+use crate::error::ApiError;
+use crate::flights::Ticket;
+use crate::headers::{self, ROUTING_KEY};
+use crate::id::HexId;
+use crate::router::Inner;
+use crate::session::{RequestIdentity, Session, Undelivered};
+
+/// Everything that a call needs.
+pub(super) struct CallPlan {
+    pub(super) dialect: Dialect,
+    pub(super) epoch: u64,
+    pub(super) rid: HexId,
+    pub(super) body: Bytes,
+    pub(super) messages: Option<usize>,
+    pub(super) input_ids: Option<Vec<u32>>,
+    pub(super) client_headers: HeaderMap,
+    pub(super) requested_at: f64,
+    pub(super) ticket: Ticket,
+    pub(super) identity: RequestIdentity,
+    pub(super) reply: watch::Sender<Option<Reply>>,
+}
+
+/// Takes a call off its session's list, whatever happens to its task.
+struct Listed {
+    session: Arc<Session>,
+    rid: HexId,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        let mut state = self.session.state.lock();
+        state.calls.retain(|call| call.rid != self.rid);
+    }
+}
+
+impl Listed {
+    /// Takes the call off the list if nobody waits for it, so that nobody can join it any more.
+    fn unlist_if_abandoned(&self, clients: &watch::Sender<Option<Reply>>) -> bool {
+        let mut state = self.session.state.lock();
+        let abandoned = clients.receiver_count() == 0;
+        if abandoned {
+            state.calls.retain(|call| call.rid != self.rid);
+        }
+        abandoned
+    }
+}
+
+/// Runs a call to its end.
+pub(super) async fn run(inner: Arc<Inner>, session: Arc<Session>, plan: CallPlan) {
+    let listed = Listed {
+        session: Arc::clone(&session),
+        rid: plan.rid,
+    };
+    let started = Instant::now();
+    let clients = plan.reply.clone();
+    let work = work(&inner, &session, plan);
+    tokio::pin!(work);
+    let reply = loop {
+        tokio::select! {
+            reply = &mut work => break reply,
+            () = clients.closed() => {}
+        }
+        if !listed.unlist_if_abandoned(&clients) {
+            continue;
+        }
+        inner.metrics.client_gone();
+        let sent = inner.flights.find(listed.rid.as_str());
+        inner
+            .aborter
+            .abort_in_background(sent.into_iter().collect());
+        // The last word of the engine; without it, dropping the work closes the connection.
+        match tokio::time::timeout(inner.config.times.orphan, work).await {
+            Ok(reply) => break reply,
+            Err(_) => return,
+        }
+    };
+    inner.metrics.turn(started.elapsed(), reply.status);
+    clients.send_replace(Some(reply));
+}
+
+async fn work(inner: &Arc<Inner>, session: &Arc<Session>, mut plan: CallPlan) -> Reply {
+    let error = match generate(inner, session, &mut plan).await {
+        Ok(reply) => return reply,
+        Err(error) => error,
+    };
+    session.state.lock().last_error = Some(error.to_string());
+    inner.metrics.refused(error.code());
+    if !plan.ticket.is_proven() {
+        inner.aborter.orphaned(plan.ticket);
+    }
+    Reply::from(&error)
+}
+
+async fn generate(
+    inner: &Arc<Inner>,
+    session: &Arc<Session>,
+    plan: &mut CallPlan,
+) -> Result<Reply, ApiError> {
+    let mut headers = std::mem::take(&mut plan.client_headers);
+    headers.insert(http::header::CONTENT_TYPE, headers::JSON);
+    if let Ok(key) = HeaderValue::from_str(session.id.as_str()) {
+        headers.insert(ROUTING_KEY, key);
+    }
+    let (engine, response) = send(inner, session, plan, headers).await?;
+    let (head, body) = response.into_parts();
+    let limit = inner.config.limits.reply_bytes;
+    let body = read_reply(body, limit, inner.config.times.idle_body).await?;
+    plan.ticket.prove();
+    let answered_at = inner.unix_seconds();
+    let mut reply = Reply {
+        status: head.status,
+        headers: headers::to_client(head.headers),
+        body,
+    };
+    if head.status != StatusCode::OK {
+        return Ok(reply);
+    }
+    let checked = plan
+        .dialect
+        .check(&reply.body, plan.input_ids.as_deref())
+        .map_err(|error| ApiError::BadReply(error.to_string()))?;
+    if let Some(version) = &checked.generation.weight_version {
+        engine.note_weight_version(version);
+    }
+    let Checked {
+        generation,
+        client_body,
+        record_body,
+    } = checked;
+    if let Some(body) = client_body {
+        reply.body = Bytes::from(body);
+    }
+    let abandoned = plan.reply.receiver_count() == 0;
+    if abandoned && generation.finish == Some(FinishReason::Abort) {
+        return Err(ApiError::Transport(
+            "the client went away, the turn was aborted and not recorded".to_owned(),
+        ));
+    }
+    inner.metrics.tokens(&generation);
+    let context = TurnContext {
+        messages: plan.messages,
+        request: plan.body.to_vec(),
+        response: record_body,
+        requested_at: plan.requested_at,
+        answered_at,
+    };
+    let mut state = session.state.lock();
+    let before = state.forest.heap_bytes();
+    if state
+        .forest
+        .commit(plan.epoch, generation, context)
+        .is_err()
+    {
+        return Err(ended(&state, session.id));
+    }
+    let added = state.forest.heap_bytes() - before;
+    state.last_activity = Instant::now();
+    state.last_error = None;
+    state.undelivered = None;
+    if abandoned {
+        state.undelivered = Some(Undelivered {
+            identity: plan.identity.clone(),
+            reply: reply.clone(),
+        });
+    }
+    inner.sessions.add_bytes(added);
+    Ok(reply)
+}
+
+/// Sends the request to the session's engine; to another one only if nothing reached the first.
+async fn send(
+    inner: &Arc<Inner>,
+    session: &Session,
+    plan: &mut CallPlan,
+    headers: HeaderMap,
+) -> Result<(Arc<Engine>, Response<Incoming>), ApiError> {
+    let rids: Arc<[String]> = Arc::from([plan.rid.to_string()]);
+    let mut tried: Vec<Arc<Engine>> = Vec::new();
+    let mut last = None;
+    loop {
+        let Some(engine) = choose(inner, session, &tried) else {
+            let reason = last.unwrap_or_else(|| "all are out of service".to_owned());
+            return Err(ApiError::NoEngine(reason));
+        };
+        plan.ticket.dispatch(&engine, &rids)?;
+        let answer = inner
+            .upstream
+            .generate(
+                &engine,
+                plan.dialect.path(),
+                headers.clone(),
+                plan.body.clone(),
+            )
+            .await;
+        match answer {
+            Ok(response) => return Ok((engine, response)),
+            Err(SendError::NotSent(reason)) => {
+                plan.ticket.recall();
+                engine.note_failure();
+                last = Some(format!("{engine}: {reason}"));
+                tried.push(engine);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The session's engine, while it is there; else the least loaded one, which becomes the session's.
+fn choose(inner: &Inner, session: &Session, tried: &[Arc<Engine>]) -> Option<Arc<Engine>> {
+    let mut state = session.state.lock();
+    if let Some(seat) = &state.seat {
+        let engine = seat.engine();
+        let gone = tried.iter().any(|other| Arc::ptr_eq(other, engine));
+        if engine.is_healthy() && !gone {
+            return Some(Arc::clone(engine));
+        }
+    }
+    let engine = inner.engines.pick(tried)?;
+    state.seat = Some(Seat::at(&engine));
+    Some(engine)
+}

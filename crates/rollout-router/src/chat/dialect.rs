@@ -1,0 +1,128 @@
+//! What differs between the ways in which a turn can be asked for.
+
+use http::uri::PathAndQuery;
+use rollout_session::{ChatReply, GenerateReply, Generation, ReplyError};
+
+use crate::edit::chat::{Budget, ChatRequest};
+use crate::edit::generate::GenerateRequest;
+use crate::edit::sampling::Sampling;
+use crate::error::ApiError;
+use crate::id::HexId;
+
+/// The dialect of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// OpenAI's chat completions.
+    Chat,
+    /// SGLang's `/generate`.
+    Generate,
+}
+
+impl Dialect {
+    pub(super) fn path(self) -> PathAndQuery {
+        match self {
+            Self::Chat => PathAndQuery::from_static("/v1/chat/completions"),
+            Self::Generate => PathAndQuery::from_static("/generate"),
+        }
+    }
+
+    pub(super) fn read(self, body: &[u8]) -> Result<TurnRequest<'_>, ApiError> {
+        Ok(match self {
+            Self::Chat => TurnRequest::Chat(ChatRequest::read(body)?),
+            Self::Generate => TurnRequest::Generate(GenerateRequest::read(body)?),
+        })
+    }
+
+    /// Checks a reply of the engine.
+    pub(super) fn check(
+        self,
+        body: &[u8],
+        input_ids: Option<&[u32]>,
+    ) -> Result<Checked, ReplyError> {
+        Ok(match self {
+            Self::Chat => {
+                let reply = ChatReply::parse(body, input_ids)?;
+                Checked {
+                    client_body: reply.client_body(body),
+                    record_body: reply.record_body(body),
+                    generation: reply.generation,
+                }
+            }
+            Self::Generate => {
+                let reply = GenerateReply::parse(body, input_ids)?;
+                Checked {
+                    client_body: reply.client_body(body),
+                    record_body: reply.record_body(body),
+                    generation: reply.generation,
+                }
+            }
+        })
+    }
+}
+
+/// A reply that may be recorded.
+#[derive(Debug)]
+pub(super) struct Checked {
+    pub(super) generation: Generation,
+    /// For the client, when it is not the engine's body as it is.
+    pub(super) client_body: Option<Vec<u8>>,
+    pub(super) record_body: Vec<u8>,
+}
+
+/// A request of either dialect.
+#[derive(Debug)]
+pub(super) enum TurnRequest<'a> {
+    Chat(ChatRequest<'a>),
+    Generate(GenerateRequest<'a>),
+}
+
+impl TurnRequest<'_> {
+    pub(super) fn messages(&self) -> Option<usize> {
+        match self {
+            Self::Chat(chat) => Some(chat.messages),
+            Self::Generate(_) => None,
+        }
+    }
+
+    pub(super) fn has_logprob_start(&self) -> bool {
+        match self {
+            Self::Chat(chat) => chat.has_logprob_start,
+            Self::Generate(generate) => generate.has_logprob_start,
+        }
+    }
+
+    /// Whether the answer is streamed, and with usage.
+    pub(super) fn stream(&self) -> Option<StreamOptions> {
+        match self {
+            Self::Chat(chat) if chat.wants_stream => Some(StreamOptions {
+                include_usage: chat.wants_usage,
+            }),
+            _ => None,
+        }
+    }
+
+    pub(super) fn input_ids(&self) -> Option<Vec<u32>> {
+        match self {
+            Self::Chat(_) => None,
+            Self::Generate(generate) => generate.input_ids.clone(),
+        }
+    }
+
+    pub(super) fn rewrite(
+        &self,
+        rid: HexId,
+        sampling: &Sampling,
+        budget: Option<Budget>,
+    ) -> Result<String, ApiError> {
+        match self {
+            Self::Chat(chat) => chat.rewrite(rid.as_str(), sampling, budget),
+            Self::Generate(generate) => Ok(generate.rewrite(rid.as_str())),
+        }
+    }
+}
+
+/// How an answer is streamed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StreamOptions {
+    pub(crate) include_usage: bool,
+}

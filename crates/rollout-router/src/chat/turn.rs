@@ -1,0 +1,245 @@
+//! The client's side of a turn: admission, joining, waiting, answering.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::{HeaderValue, Response};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::Reply;
+use super::call::{self, CallPlan};
+use super::dialect::{Dialect, StreamOptions, TurnRequest};
+use crate::body::Body;
+use crate::edit::chat::Budget;
+use crate::edit::sampling::Sampling;
+use crate::error::ApiError;
+use crate::headers::{IDEMPOTENCY_KEY, RETRY_COUNT};
+use crate::id::HexId;
+use crate::router::Inner;
+use crate::session::{Call, Phase, RequestIdentity, Session, SessionState};
+use crate::sse::{self, EventStream};
+
+pub(super) type Waiter = watch::Receiver<Option<Reply>>;
+
+/// Serves a turn.
+pub(crate) async fn turn(
+    inner: &Arc<Inner>,
+    id: HexId,
+    dialect: Dialect,
+    parts: &Parts,
+    body: Bytes,
+) -> Result<Response<Body>, ApiError> {
+    let session = inner.sessions.get(id)?;
+    inner.check_session_token(&session.id, &parts.headers)?;
+    let request = dialect.read(&body)?;
+    let stream = request.stream();
+    let identity = RequestIdentity {
+        idempotency_key: header_text(parts, &IDEMPOTENCY_KEY),
+        body: body.clone(),
+    };
+    let waiter = match earlier(&session, &identity, is_retry(parts)) {
+        Earlier::Reply(reply) => return Ok(answer(reply, stream)),
+        Earlier::Call(waiter) => waiter,
+        Earlier::None => start(inner, &session, dialect, parts, &request, identity)?,
+    };
+    match stream {
+        None => Ok(wait(waiter).await.into_response()),
+        Some(options) => Ok(stream_answer(inner, waiter, options).await),
+    }
+}
+
+enum Earlier {
+    Reply(Reply),
+    Call(Waiter),
+    None,
+}
+
+/// A request that says that it repeats another one gets that one's answer, if it is still to be had. Without such evidence equal
+/// requests are different turns.
+fn earlier(session: &Session, identity: &RequestIdentity, is_retry: bool) -> Earlier {
+    if !is_retry {
+        return Earlier::None;
+    }
+    let mut state = session.state.lock();
+    let undelivered = state.undelivered.take();
+    match undelivered {
+        Some(undelivered) if undelivered.identity == *identity => {
+            return Earlier::Reply(undelivered.reply);
+        }
+        other => state.undelivered = other,
+    }
+    let call = state.calls.iter().find(|call| call.identity == *identity);
+    call.map_or(Earlier::None, |call| Earlier::Call(call.reply.subscribe()))
+}
+
+fn is_retry(parts: &Parts) -> bool {
+    let count = header_text(parts, &RETRY_COUNT).and_then(|count| count.parse::<u32>().ok());
+    count.is_some_and(|count| count > 0) || parts.headers.contains_key(&IDEMPOTENCY_KEY)
+}
+
+fn header_text(parts: &Parts, name: &http::HeaderName) -> Option<String> {
+    Some(parts.headers.get(name)?.to_str().ok()?.to_owned())
+}
+
+/// Starts a new turn in a task of its own.
+fn start(
+    inner: &Arc<Inner>,
+    session: &Arc<Session>,
+    dialect: Dialect,
+    parts: &Parts,
+    request: &TurnRequest<'_>,
+    identity: RequestIdentity,
+) -> Result<Waiter, ApiError> {
+    let (epoch, budget) = prepare(inner, session, request)?;
+    let rid = HexId::random();
+    let sampling = session.spec.sampling.as_ref();
+    let no_policy = Sampling::default();
+    let body = request.rewrite(rid, sampling.unwrap_or(&no_policy), budget)?;
+    let ticket = inner.flights.admit(session.scope())?;
+    let (sender, waiter) = watch::channel(None);
+    {
+        let mut state = session.state.lock();
+        // The session may have ended since it was looked at; then nobody would cancel this request.
+        if state.forest.epoch() != epoch {
+            return Err(ended(&state, session.id));
+        }
+        state.calls.push(Call {
+            rid,
+            identity: identity.clone(),
+            started: Instant::now(),
+            reply: sender.clone(),
+        });
+    }
+    let plan = CallPlan {
+        dialect,
+        epoch,
+        rid,
+        body: Bytes::from(body),
+        messages: request.messages(),
+        input_ids: request.input_ids(),
+        client_headers: crate::headers::to_engine(&parts.headers),
+        requested_at: inner.unix_seconds(),
+        ticket,
+        identity,
+        reply: sender,
+    };
+    inner
+        .tasks
+        .spawn(call::run(Arc::clone(inner), Arc::clone(session), plan));
+    Ok(waiter)
+}
+
+/// Checks that the session takes a turn now. Answers its epoch and its budget.
+fn prepare(
+    inner: &Inner,
+    session: &Session,
+    request: &TurnRequest<'_>,
+) -> Result<(u64, Option<Budget>), ApiError> {
+    inner.flights.check(&session.scope())?;
+    let limits = inner.sessions.limits();
+    let mut state = session.state.lock();
+    if matches!(state.phase, Phase::Ended(_)) {
+        return Err(ended(&state, session.id));
+    }
+    let turns = state.forest.len() + state.calls.len();
+    if turns >= limits.turns {
+        let text = format!("the session has {turns} turns, the limit");
+        return Err(ApiError::TooMany(text));
+    }
+    let bytes = state.forest.heap_bytes();
+    if bytes >= limits.session_bytes {
+        let text = format!(
+            "the session's records have {bytes} bytes, the limit is {}",
+            limits.session_bytes
+        );
+        return Err(ApiError::TooLarge(text));
+    }
+    let total = inner.sessions.bytes();
+    if total >= limits.total_bytes {
+        let text = format!(
+            "the records of all sessions have {total} bytes, the limit is {}",
+            limits.total_bytes
+        );
+        return Err(ApiError::TooMany(text));
+    }
+    state.last_activity = Instant::now();
+    if request.has_logprob_start() && !state.warned_logprob_start {
+        state.warned_logprob_start = true;
+        tracing::warn!(
+            session = %session.id,
+            "logprob_start_len was removed from the agent's requests: it makes the engine compute log-probabilities of the whole prompt and defeats its prefix cache"
+        );
+    }
+    let budget = session.spec.max_seq_len.map(|limit| Budget {
+        limit,
+        used: state.forest.known_prompt_tokens(request.messages()),
+    });
+    Ok((state.forest.epoch(), budget))
+}
+
+/// Why a session takes no turn any more.
+pub(super) fn ended(state: &SessionState, id: HexId) -> ApiError {
+    match &state.phase {
+        Phase::Ended(outcome) => ApiError::SessionEnded {
+            outcome: outcome.label(),
+        },
+        _ => ApiError::SessionNotFound(id.to_string()),
+    }
+}
+
+async fn wait(mut waiter: Waiter) -> Reply {
+    match waiter.wait_for(Option::is_some).await {
+        Ok(reply) => reply.clone().unwrap_or_else(lost),
+        Err(_) => lost(),
+    }
+}
+
+pub(super) fn lost() -> Reply {
+    Reply::from(&ApiError::Internal(
+        "the turn was lost, nothing was recorded".to_owned(),
+    ))
+}
+
+fn answer(reply: Reply, stream: Option<StreamOptions>) -> Response<Body> {
+    match stream {
+        Some(options) if reply.status.is_success() => {
+            let body = sse::of_reply(&reply.body, options.include_usage);
+            event_response(Body::full(body))
+        }
+        _ => reply.into_response(),
+    }
+}
+
+/// Waits a moment, so that an early error keeps its status; then keeps the stream alive until there is an answer.
+async fn stream_answer(inner: &Inner, waiter: Waiter, options: StreamOptions) -> Response<Body> {
+    let period = inner.config.times.keep_alive;
+    let mut first = waiter.clone();
+    let early = tokio::time::timeout(period, async {
+        let reply = first.wait_for(Option::is_some).await;
+        reply.map_or_else(|_| lost(), |reply| reply.clone().unwrap_or_else(lost))
+    })
+    .await;
+    match early {
+        Ok(reply) => answer(reply, Some(options)),
+        Err(_) => event_response(Body::events(EventStream::new(
+            wait(waiter),
+            period,
+            options.include_usage,
+        ))),
+    }
+}
+
+fn event_response(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/event-stream; charset=utf-8"),
+    );
+    headers.insert("cache-control", HeaderValue::from_static("no-cache"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}

@@ -1,0 +1,151 @@
+//! Chat requests of a session.
+
+use serde_json::Value;
+
+use super::Request;
+use super::content::count_text_messages;
+use super::sampling::{Policy, Sampling, same_parameter};
+use crate::error::ApiError;
+
+/// Keys that the router sets itself, or takes out.
+const OWNED: [&str; 9] = [
+    "stream",
+    "stream_options",
+    "logprobs",
+    "return_prompt_token_ids",
+    "return_meta_info",
+    "no_stop_trim",
+    "input_ids",
+    "rid",
+    "logprob_start_len",
+];
+
+/// What every recorded request asks of the engine: one answer in one piece, with all ids and log-probabilities.
+const RECORDING: &str = r#""logprobs":true,"return_prompt_token_ids":true,"return_meta_info":true,"no_stop_trim":false,"stream":false"#;
+
+const LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
+
+/// A chat request that can be recorded.
+#[derive(Debug)]
+pub(crate) struct ChatRequest<'a> {
+    request: Request<'a>,
+    pub(crate) messages: usize,
+    pub(crate) wants_stream: bool,
+    pub(crate) wants_usage: bool,
+    /// It asks for log-probabilities of the prompt.
+    pub(crate) has_logprob_start: bool,
+}
+
+/// Room that the session's budget leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Budget {
+    pub(crate) limit: usize,
+    /// Tokens that the prompt has at least.
+    pub(crate) used: usize,
+}
+
+impl<'a> ChatRequest<'a> {
+    pub(crate) fn read(body: &'a [u8]) -> Result<Self, ApiError> {
+        let request = Request::read(body)?;
+        let Some(messages) = request.get("messages") else {
+            return Err(ApiError::BadRequest("messages is missing".to_owned()));
+        };
+        let messages = count_text_messages(messages)?;
+        if request.get("n").is_some_and(|n| n != "1") {
+            return Err(ApiError::BadRequest(
+                "n must be 1: of several choices only one could be continued, so a session records one; send several requests instead".to_owned(),
+            ));
+        }
+        let wants_usage = request
+            .get("stream_options")
+            .and_then(|options| Request::read(options.as_bytes()).ok())
+            .is_some_and(|options| options.is_true("include_usage"));
+        Ok(Self {
+            messages,
+            wants_stream: request.is_true("stream"),
+            wants_usage,
+            has_logprob_start: request.fields.get("logprob_start_len").is_some(),
+            request,
+        })
+    }
+
+    /// The body for the engine.
+    pub(crate) fn rewrite(
+        &self,
+        rid: &str,
+        sampling: &Sampling,
+        budget: Option<Budget>,
+    ) -> Result<String, ApiError> {
+        let mut added = String::with_capacity(256);
+        let mut replaced: Vec<&str> = Vec::new();
+        for (key, value) in &sampling.params {
+            if sampling.policy == Policy::Pin || !self.has_parameter(key) {
+                push(&mut added, key, value);
+                replaced.push(key);
+            }
+        }
+        let clamped = self.clamp(sampling, &replaced, budget)?;
+        if let Some(limit) = clamped {
+            added.clear();
+            for (key, value) in &sampling.params {
+                if replaced.contains(&key.as_str()) && !LIMITS.contains(&key.as_str()) {
+                    push(&mut added, key, value);
+                }
+            }
+            push(&mut added, "max_tokens", &Value::from(limit));
+        }
+        if !added.is_empty() {
+            added.push(',');
+        }
+        added.push_str(RECORDING);
+        added.push_str(r#","rid":""#);
+        added.push_str(rid);
+        added.push('"');
+        let drop = |key: &str| {
+            OWNED.contains(&key)
+                || replaced.iter().any(|other| same_parameter(key, other))
+                || (clamped.is_some() && LIMITS.contains(&key))
+        };
+        Ok(self.request.fields.rewrite(self.request.text, drop, &added))
+    }
+
+    fn has_parameter(&self, key: &str) -> bool {
+        let mut fields = self.request.fields.iter();
+        fields.any(|field| same_parameter(&field.key, key) && self.request.value(field) != "null")
+    }
+
+    /// The output limit to set, when the one that applies does not fit the budget.
+    fn clamp(
+        &self,
+        sampling: &Sampling,
+        replaced: &[&str],
+        budget: Option<Budget>,
+    ) -> Result<Option<usize>, ApiError> {
+        let Some(Budget { limit, used }) = budget else {
+            return Ok(None);
+        };
+        let room = limit.saturating_sub(used);
+        if room == 0 {
+            return Err(ApiError::ContextLength { limit, used });
+        }
+        let policy = replaced
+            .iter()
+            .filter(|key| LIMITS.contains(key))
+            .find_map(|key| sampling.params.get(*key)?.as_i64());
+        let asked = policy.or_else(|| {
+            let limits = LIMITS.iter().filter_map(|key| self.request.integer(key));
+            limits.min()
+        });
+        let fits = asked.is_some_and(|asked| usize::try_from(asked).is_ok_and(|n| n <= room));
+        Ok((!fits).then_some(room))
+    }
+}
+
+fn push(added: &mut String, key: &str, value: &Value) {
+    if !added.is_empty() {
+        added.push(',');
+    }
+    added.push_str(&Value::from(key).to_string());
+    added.push(':');
+    added.push_str(&value.to_string());
+}

@@ -1,0 +1,245 @@
+//! HTTP towards the engines.
+//!
+//! Generation and control have connections of their own, so that an abort never queues behind generations. Idle connections are
+//! given up before uvicorn closes them (5 s). A request is only sent again when not a byte of it was written; what may have reached an
+//! engine is never repeated.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client, Error};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use serde_json::json;
+
+use super::Engine;
+use crate::config::{Config, Times};
+use crate::error::ApiError;
+
+const POOL_IDLE: Duration = Duration::from_secs(3);
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// A request did not get an answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SendError {
+    /// Nothing of it reached the engine; another one may have it.
+    #[error("{0}")]
+    NotSent(String),
+    /// The engine may have started it.
+    #[error("{0}")]
+    Broken(String),
+    /// No answer in time.
+    #[error("no answer within {0:?}")]
+    Timeout(Duration),
+}
+
+impl From<SendError> for ApiError {
+    fn from(error: SendError) -> Self {
+        match error {
+            SendError::NotSent(text) | SendError::Broken(text) => Self::Transport(text),
+            SendError::Timeout(limit) => Self::EngineTimeout(limit.as_secs()),
+        }
+    }
+}
+
+type HttpClient = Client<HttpConnector, Full<Bytes>>;
+
+/// The way to the engines.
+#[derive(Debug, Clone)]
+pub(crate) struct Upstream {
+    generation: HttpClient,
+    control: HttpClient,
+    authorization: Option<HeaderValue>,
+    times: Times,
+}
+
+impl Upstream {
+    pub(crate) fn new(config: &Config) -> Self {
+        let authorization = config.engine_key.as_ref().and_then(|key| {
+            let mut value = HeaderValue::from_str(&format!("Bearer {key}")).ok()?;
+            value.set_sensitive(true);
+            Some(value)
+        });
+        Self {
+            generation: client(config.times.connect),
+            control: client(config.times.connect),
+            authorization,
+            times: config.times,
+        }
+    }
+
+    /// Sends a request on the generation connections and waits for the head of the answer.
+    pub(crate) async fn generate(
+        &self,
+        engine: &Engine,
+        path: PathAndQuery,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, SendError> {
+        let request = self.request(engine, Method::POST, path, headers, body);
+        let answer = self.generation.request(request);
+        let answer = match self.times.first_byte {
+            None => answer.await,
+            Some(limit) => tokio::time::timeout(limit, answer)
+                .await
+                .map_err(|_| SendError::Timeout(limit))?,
+        };
+        answer.map_err(|error| classify(&error))
+    }
+
+    /// Sends a control call and reads the whole answer, bounded in time.
+    pub(crate) async fn control(
+        &self,
+        engine: &Engine,
+        method: Method,
+        path: PathAndQuery,
+        body: Bytes,
+    ) -> Result<(StatusCode, Bytes), SendError> {
+        let limit = self.times.control_call;
+        self.control_within(engine, method, path, body, limit).await
+    }
+
+    /// A control call with its own time limit.
+    pub(crate) async fn control_within(
+        &self,
+        engine: &Engine,
+        method: Method,
+        path: PathAndQuery,
+        body: Bytes,
+        limit: Duration,
+    ) -> Result<(StatusCode, Bytes), SendError> {
+        let mut headers = HeaderMap::new();
+        if !body.is_empty() {
+            headers.insert(CONTENT_TYPE, JSON);
+        }
+        let request = self.request(engine, method, path, headers, body);
+        let call = async {
+            let answer = self.control.request(request).await;
+            let (head, body) = answer.map_err(|error| classify(&error))?.into_parts();
+            let body = body.collect().await;
+            let body = body.map_err(|error| SendError::Broken(error.to_string()))?;
+            Ok((head.status, body.to_bytes()))
+        };
+        match tokio::time::timeout(limit, call).await {
+            Ok(answer) => answer,
+            Err(_) => Err(SendError::Timeout(limit)),
+        }
+    }
+
+    /// Tells an engine to end a request. A success means that it was told, not that the request has ended.
+    pub(crate) async fn abort(&self, engine: &Engine, rid: &str) -> Result<(), SendError> {
+        let body = Bytes::from(json!({"rid": rid}).to_string());
+        let path = PathAndQuery::from_static("/abort_request");
+        let (status, _) = self.control(engine, Method::POST, path, body).await?;
+        if status.is_success() {
+            Ok(())
+        } else {
+            Err(SendError::Broken(format!(
+                "abort_request answered {status}"
+            )))
+        }
+    }
+
+    fn request(
+        &self,
+        engine: &Engine,
+        method: Method,
+        path: PathAndQuery,
+        mut headers: HeaderMap,
+        body: Bytes,
+    ) -> Request<Full<Bytes>> {
+        headers.insert(HOST, engine.host());
+        if let Some(authorization) = &self.authorization {
+            headers.insert(AUTHORIZATION, authorization.clone());
+        }
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = method;
+        *request.uri_mut() = engine.uri(path);
+        *request.headers_mut() = headers;
+        request
+    }
+}
+
+fn client(connect: Duration) -> HttpClient {
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(connect));
+    connector.enforce_http(true);
+    Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(POOL_IDLE)
+        .build(connector)
+}
+
+/// Whether anything of a request can have reached the engine.
+fn classify(error: &Error) -> SendError {
+    let text = chain(error);
+    let mut source = std::error::Error::source(error);
+    let mut cancelled = false;
+    while let Some(cause) = source {
+        if let Some(cause) = cause.downcast_ref::<hyper::Error>() {
+            cancelled |= cause.is_canceled();
+        }
+        source = cause.source();
+    }
+    if error.is_connect() || cancelled {
+        SendError::NotSent(text)
+    } else {
+        SendError::Broken(text)
+    }
+}
+
+/// An error with its causes in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+/// Reads an engine's reply, bounded in size and in the time between two pieces.
+pub(crate) async fn read_reply(
+    body: Incoming,
+    limit: usize,
+    idle: Duration,
+) -> Result<Bytes, ApiError> {
+    let mut body = body;
+    let mut first: Option<Bytes> = None;
+    let mut joined = bytes::BytesMut::new();
+    loop {
+        let frame = tokio::time::timeout(idle, body.frame())
+            .await
+            .map_err(|_| ApiError::EngineTimeout(idle.as_secs()))?;
+        let Some(frame) = frame else { break };
+        let frame = frame.map_err(|error| ApiError::Transport(chain(&error)))?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        if first.is_none() && joined.is_empty() {
+            first = Some(data);
+            continue;
+        }
+        if let Some(start) = first.take() {
+            let rest = http_body::Body::size_hint(&body).exact().unwrap_or(0);
+            let rest = usize::try_from(rest).unwrap_or(limit).min(limit);
+            joined.reserve(start.len() + data.len() + rest);
+            joined.extend_from_slice(&start);
+        }
+        if joined.len() + data.len() > limit {
+            return Err(ApiError::BadReply(format!(
+                "the engine's reply is larger than {limit} bytes"
+            )));
+        }
+        joined.extend_from_slice(&data);
+    }
+    Ok(first.unwrap_or_else(|| joined.freeze()))
+}

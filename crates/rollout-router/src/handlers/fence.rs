@@ -1,0 +1,113 @@
+//! `POST /fence`, `DELETE /fence`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Response;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::{json, read};
+use crate::abort::EngineReport;
+use crate::body::Body;
+use crate::error::ApiError;
+use crate::flights::FenceScope;
+use crate::id::HexId;
+use crate::router::Inner;
+use crate::session::Phase;
+
+/// Longest deadline of a fence.
+const LONGEST: f64 = 600.0;
+
+#[derive(Deserialize)]
+struct FenceBody {
+    job: Option<Arc<str>>,
+    #[serde(default)]
+    rollout_id: Option<i64>,
+    #[serde(default)]
+    session_ids: Option<Vec<String>>,
+    #[serde(default)]
+    deadline_seconds: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct FenceReport {
+    sessions: usize,
+    requests: usize,
+    engines: Vec<EngineReport>,
+    left: usize,
+    unproven: usize,
+    millis: u64,
+}
+
+pub(crate) async fn fence(inner: &Arc<Inner>, body: &[u8]) -> Result<Response<Body>, ApiError> {
+    let body: FenceBody = read(body)?;
+    let deadline = seconds(body.deadline_seconds, 5.0)?;
+    let scope = FenceScope::Job {
+        job: job_or_default(inner, body.job)?,
+        rollout_id: body.rollout_id,
+        sessions: body.session_ids.map(|ids| session_ids(&ids)).transpose()?,
+    };
+    let started = Instant::now();
+    let sessions = open_sessions(inner, &scope);
+    let (requests, sent) = inner.flights.fence(scope);
+    for (_, job) in inner.jobs.all() {
+        job.work.notify_waiters();
+    }
+    let engines = inner.aborter.abort_until_ended(sent, deadline).await;
+    inner.metrics.fence(started.elapsed());
+    json(&FenceReport {
+        sessions,
+        requests,
+        left: engines.iter().map(|report| report.left).sum(),
+        unproven: engines.iter().map(|report| report.unproven).sum(),
+        engines,
+        millis: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+    })
+}
+
+fn open_sessions(inner: &Inner, scope: &FenceScope) -> usize {
+    let sessions = inner.sessions.all();
+    let fenced = sessions
+        .iter()
+        .filter(|session| scope.covers(&session.scope()));
+    fenced
+        .filter(|session| !matches!(session.state.lock().phase, Phase::Ended(_)))
+        .count()
+}
+
+pub(crate) fn unfence(inner: &Inner, body: &[u8]) -> Result<Response<Body>, ApiError> {
+    let body: FenceBody = read(body)?;
+    let job = job_or_default(inner, body.job)?;
+    let opened = inner.flights.unfence(&job);
+    let job = inner.jobs.of(&job);
+    // Sessions that waited behind the fence can be claimed.
+    job.work.notify_waiters();
+    json(&json!({"opened": opened}))
+}
+
+pub(crate) fn job_or_default(inner: &Inner, job: Option<Arc<str>>) -> Result<Arc<str>, ApiError> {
+    job.or_else(|| inner.config.job.as_deref().map(Arc::from))
+        .ok_or_else(|| ApiError::BadRequest("job is missing".to_owned()))
+}
+
+pub(crate) fn session_ids(ids: &[String]) -> Result<Vec<HexId>, ApiError> {
+    ids.iter()
+        .map(|id| {
+            HexId::parse(id)
+                .ok_or_else(|| ApiError::BadRequest(format!("session_ids: {id} is no session id")))
+        })
+        .collect()
+}
+
+/// A duration of a request, bounded.
+pub(crate) fn seconds(given: Option<f64>, default: f64) -> Result<Duration, ApiError> {
+    let seconds = given.unwrap_or(default);
+    if !seconds.is_finite() || seconds < 0.0 {
+        return Err(ApiError::BadRequest(
+            "seconds must be a number that is not negative".to_owned(),
+        ));
+    }
+    Ok(Duration::from_secs_f64(seconds.min(LONGEST)))
+}

@@ -1,0 +1,114 @@
+//! Jobs: the queue of sessions that wait for a launcher, and the feed of outcomes that the driver reads.
+
+mod feed;
+mod order;
+
+pub(crate) use feed::{OutcomeRecord, Outcomes};
+pub(crate) use order::{AbortOrder, HookReport, HookResult};
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::auth::Holder;
+use crate::error::ApiError;
+use crate::id::HexId;
+
+/// One job.
+#[derive(Debug, Default)]
+pub(crate) struct Job {
+    pub(crate) queue: Mutex<VecDeque<HexId>>,
+    claims: Mutex<HashMap<String, HexId>>,
+    generations: Mutex<HashMap<String, u64>>,
+    pub(crate) outcomes: Mutex<Outcomes>,
+    idle_claims: AtomicUsize,
+    /// There is a session to claim, or a fence closed or opened.
+    pub(crate) work: Notify,
+    /// There is an outcome to read.
+    pub(crate) news: Notify,
+}
+
+impl Job {
+    pub(crate) fn enqueue(&self, session: HexId) {
+        self.queue.lock().push_back(session);
+        self.work.notify_one();
+    }
+
+    pub(crate) fn claimed_before(&self, claim_id: &str) -> Option<HexId> {
+        self.claims.lock().get(claim_id).copied()
+    }
+
+    pub(crate) fn remember_claim(&self, claim_id: &str, session: HexId) {
+        self.claims.lock().insert(claim_id.to_owned(), session);
+    }
+
+    pub(crate) fn forget(&self, session: HexId, claim_id: Option<&str>) {
+        self.queue.lock().retain(|queued| *queued != session);
+        if let Some(claim_id) = claim_id {
+            self.claims.lock().remove(claim_id);
+        }
+        self.outcomes.lock().forget(session);
+    }
+
+    /// Refuses pods whose slot has a newer one.
+    pub(crate) fn check_generation(&self, holder: &Holder) -> Result<(), ApiError> {
+        let mut generations = self.generations.lock();
+        let highest = generations.entry(holder.slot.clone()).or_default();
+        if holder.generation < *highest {
+            return Err(ApiError::StaleGeneration {
+                slot: holder.slot.clone(),
+                generation: holder.generation,
+                highest: *highest,
+            });
+        }
+        *highest = holder.generation;
+        Ok(())
+    }
+
+    pub(crate) fn idle_claims(&self) -> usize {
+        self.idle_claims.load(Ordering::Relaxed)
+    }
+
+    /// Counts a launcher that waits, until the guard goes.
+    pub(crate) fn waiting(self: &Arc<Self>) -> WaitingClaim {
+        self.idle_claims.fetch_add(1, Ordering::Relaxed);
+        WaitingClaim(Arc::clone(self))
+    }
+}
+
+/// A launcher that waits for a session.
+#[derive(Debug)]
+pub(crate) struct WaitingClaim(Arc<Job>);
+
+impl Drop for WaitingClaim {
+    fn drop(&mut self) {
+        self.0.idle_claims.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// All jobs by name.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs(Mutex<HashMap<Arc<str>, Arc<Job>>>);
+
+impl Jobs {
+    /// The job of a name; made when nobody has mentioned it before.
+    pub(crate) fn of(&self, name: &str) -> Arc<Job> {
+        let mut jobs = self.0.lock();
+        if let Some(job) = jobs.get(name) {
+            return Arc::clone(job);
+        }
+        let job = Arc::new(Job::default());
+        jobs.insert(Arc::from(name), Arc::clone(&job));
+        job
+    }
+
+    pub(crate) fn all(&self) -> Vec<(Arc<str>, Arc<Job>)> {
+        let jobs = self.0.lock();
+        jobs.iter()
+            .map(|(name, job)| (Arc::clone(name), Arc::clone(job)))
+            .collect()
+    }
+}

@@ -1,0 +1,109 @@
+//! Live sessions.
+
+mod lifecycle;
+mod spec;
+mod store;
+
+pub(crate) use lifecycle::{Assignment, Clocks, Expiry, Outcome, Phase, due};
+pub(crate) use spec::SessionSpec;
+pub(crate) use store::Sessions;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use rollout_session::Forest;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use crate::chat::Reply;
+use crate::engines::Seat;
+use crate::flights::Scope;
+use crate::id::HexId;
+use crate::jobs::AbortOrder;
+
+/// One session.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) id: HexId,
+    pub(crate) spec: SessionSpec,
+    pub(crate) created_at: Instant,
+    pub(crate) state: Mutex<SessionState>,
+    /// Something happened that a long poll waits for.
+    pub(crate) changed: Notify,
+}
+
+/// What changes in a session.
+#[derive(Debug)]
+pub(crate) struct SessionState {
+    pub(crate) forest: Forest,
+    pub(crate) phase: Phase,
+    pub(crate) last_activity: Instant,
+    pub(crate) seat: Option<Seat>,
+    pub(crate) calls: Vec<Call>,
+    pub(crate) undelivered: Option<Undelivered>,
+    pub(crate) abort: Option<Arc<AbortOrder>>,
+    /// The claim that the session was given for.
+    pub(crate) claim_id: Option<String>,
+    pub(crate) warned_logprob_start: bool,
+    pub(crate) last_error: Option<String>,
+}
+
+/// A turn that is being generated.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) rid: HexId,
+    pub(crate) identity: RequestIdentity,
+    pub(crate) started: Instant,
+    pub(crate) reply: watch::Sender<Option<Reply>>,
+}
+
+/// A committed turn whose client was gone.
+#[derive(Debug)]
+pub(crate) struct Undelivered {
+    pub(crate) identity: RequestIdentity,
+    pub(crate) reply: Reply,
+}
+
+/// What makes two requests the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RequestIdentity {
+    pub(crate) idempotency_key: Option<String>,
+    pub(crate) body: Bytes,
+}
+
+impl Session {
+    pub(crate) fn new(id: HexId, spec: SessionSpec, now: Instant) -> Self {
+        let phase = if spec.assign {
+            Phase::Queued
+        } else {
+            Phase::Open
+        };
+        Self {
+            id,
+            spec,
+            created_at: now,
+            state: Mutex::new(SessionState {
+                forest: Forest::new(0),
+                phase,
+                last_activity: now,
+                seat: None,
+                calls: Vec::new(),
+                undelivered: None,
+                abort: None,
+                claim_id: None,
+                warned_logprob_start: false,
+                last_error: None,
+            }),
+            changed: Notify::new(),
+        }
+    }
+
+    pub(crate) fn scope(&self) -> Scope {
+        Scope {
+            job: self.spec.job.clone(),
+            rollout_id: self.spec.rollout_id,
+            session: Some(self.id),
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! The router in front of simulated engines.
+
+mod lifecycle;
+mod support;

@@ -1,0 +1,233 @@
+//! A router with engines, and a client.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use rollout_router::{Config, Holder, Router, Service};
+use rollout_session::{Collected, codec};
+use serde_json::{Value, json};
+use sglang_simulator::Simulator;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub(crate) const JOB: &str = "swe";
+pub(crate) const CLAIM_SECRET: &str = "claim-secret";
+
+/// A fast engine.
+pub(crate) fn engine_config() -> sglang_simulator::Config {
+    sglang_simulator::Config {
+        time_scale: 1000,
+        ..sglang_simulator::Config::default()
+    }
+}
+
+/// An engine that needs minutes for a long answer.
+pub(crate) fn slow_engine_config() -> sglang_simulator::Config {
+    sglang_simulator::Config::default()
+}
+
+/// A simulated engine on a socket.
+pub(crate) struct Engine {
+    pub(crate) simulator: Simulator,
+    pub(crate) url: String,
+    cancel: CancellationToken,
+}
+
+impl Engine {
+    pub(crate) async fn start(config: sglang_simulator::Config) -> Self {
+        let simulator = Simulator::new(config).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let cancel = CancellationToken::new();
+        let (serving, token) = (simulator.clone(), cancel.clone());
+        TaskTracker::new().spawn(async move { serving.serve(listener, token).await });
+        Self {
+            simulator,
+            url,
+            cancel,
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+        self.simulator.kill();
+    }
+}
+
+/// An answer that was read whole.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
+    }
+
+    #[track_caller]
+    pub(crate) fn ok(self) -> Value {
+        assert_eq!(self.status, StatusCode::OK, "{:?}", self.body);
+        self.json()
+    }
+
+    pub(crate) fn error(&self) -> String {
+        self.json()["error"]["message"].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+}
+
+/// A router in front of engines.
+pub(crate) struct Bed {
+    pub(crate) engines: Vec<Engine>,
+    pub(crate) router: Router,
+}
+
+impl Bed {
+    pub(crate) async fn start() -> Self {
+        Self::with(vec![engine_config()], |_| {}).await
+    }
+
+    pub(crate) async fn with(
+        engines: Vec<sglang_simulator::Config>,
+        adjust: impl FnOnce(&mut Config),
+    ) -> Self {
+        let mut started = Vec::new();
+        for config in engines {
+            started.push(Engine::start(config).await);
+        }
+        let mut config = Config::new(started.iter().map(|engine| engine.url.clone()));
+        config.claim_secret = Some(CLAIM_SECRET.to_owned());
+        config.advertise_url = Some("http://router:8080".to_owned());
+        adjust(&mut config);
+        Self {
+            router: Router::new(config).unwrap(),
+            engines: started,
+        }
+    }
+
+    pub(crate) fn control(&self) -> Client {
+        Client::new(self.router.control_service())
+    }
+
+    pub(crate) fn agent(&self) -> Client {
+        Client::new(self.router.agents_service())
+    }
+
+    pub(crate) fn launcher(&self, slot: &str, generation: u64) -> Client {
+        let holder = Holder {
+            job: JOB.to_owned(),
+            slot: slot.to_owned(),
+            generation,
+        };
+        let token = holder.token(CLAIM_SECRET);
+        self.agent()
+            .header("authorization", &format!("Bearer {token}"))
+    }
+
+    /// Creates a session and answers its id.
+    pub(crate) async fn session(&self, body: Value) -> String {
+        let created = self.control().post("/sessions", body).await.ok();
+        created["session_id"].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) async fn chat(&self, session: &str, body: Value) -> Answer {
+        let path = format!("/sessions/{session}/v1/chat/completions");
+        self.agent().post(&path, body).await
+    }
+
+    pub(crate) async fn samples(&self, session: &str, body: Value) -> Collected {
+        let path = format!("/sessions/{session}/samples");
+        let answer = self.control().post(&path, body).await;
+        assert_eq!(answer.status, StatusCode::OK, "{:?}", answer.body);
+        let collected = codec::decode(&answer.body).unwrap();
+        for sample in &collected.samples {
+            sample.validate().unwrap();
+        }
+        collected
+    }
+}
+
+/// Calls one of the services.
+#[derive(Clone)]
+pub(crate) struct Client {
+    service: Service,
+    headers: HeaderMap,
+}
+
+impl Client {
+    fn new(service: Service) -> Self {
+        Self {
+            service,
+            headers: HeaderMap::new(),
+        }
+    }
+
+    pub(crate) fn header(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.insert(name, value.parse().unwrap());
+        self
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Answer {
+        self.send("POST", path, body.to_string()).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, "").await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
+        self.send("DELETE", path, "").await
+    }
+
+    pub(crate) async fn send(&self, method: &str, path: &str, body: impl Into<Bytes>) -> Answer {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .body(Full::new(body.into()))
+            .unwrap();
+        request.headers_mut().extend(self.headers.clone());
+        request
+            .headers_mut()
+            .entry("content-type")
+            .or_insert("application/json".parse().unwrap());
+        let response = self.service.respond(request).await;
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Answer {
+            status: head.status,
+            headers: head.headers,
+            body,
+        }
+    }
+}
+
+pub(crate) fn user(text: &str) -> Value {
+    json!({"role": "user", "content": text})
+}
+
+/// Waits until a condition holds, for at most 30 seconds.
+pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let wait = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    if tokio::time::timeout(Duration::from_secs(30), wait)
+        .await
+        .is_err()
+    {
+        panic!("{what} did not happen");
+    }
+}
