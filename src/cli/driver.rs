@@ -1,12 +1,45 @@
 //! `rollout-operator driver`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+
+use rollout_driver::config::DriverConfig;
+use rollout_driver::run::Driver;
+use rollout_engine::Reason;
+use serde_json::json;
+
+/// Exit code of a run that was interrupted: undecided, a later start continues.
+const INTERRUPTED: u8 = 143;
 
 /// Runs the driver of one job.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// The driver's configuration, a JSON file.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Also run the teardown ladder and end when standard input closes: then whoever started this is gone.
+    #[arg(long)]
+    exit_with_stdin: bool,
+}
 
-/// Runs the sub-command.
-pub async fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built")
+/// Runs the sub-command: 0 for a decided job, 143 when it was interrupted.
+pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let config = DriverConfig::load(&args.config)?;
+    let stop = super::agent::stop_on_signal()?;
+    if args.exit_with_stdin {
+        super::agent::stop_with_stdin(&stop);
+    }
+    let driver = Driver::start(config).await?;
+    announce(&driver.status_url());
+    let result = driver.run(stop).await?;
+    tracing::info!(reason = ?result.reason, message = result.message, "the driver ends");
+    Ok(match result.reason {
+        Reason::Interrupted => ExitCode::from(INTERRUPTED),
+        _ => ExitCode::SUCCESS,
+    })
+}
+
+#[expect(clippy::print_stdout, reason = "where we listen is data")]
+fn announce(status_url: &str) {
+    println!("{}", json!({ "status_url": status_url }));
 }

@@ -21,6 +21,8 @@ pub mod output;
 pub mod plugins;
 pub mod reward;
 pub mod router;
+pub mod run;
+pub mod status;
 
 mod digest;
 mod json_error;

@@ -83,6 +83,13 @@ pub enum Event {
         /// The take.
         take: TakeId,
     },
+    /// The row of a take is good, and the job leaves it out (too long, for example).
+    PromptSkipped {
+        /// The take.
+        take: TakeId,
+        /// Why; the take ends as filtered with this reason.
+        reason: String,
+    },
     /// One execution ended.
     SampleEnded {
         /// Which.

@@ -84,18 +84,12 @@ impl Client {
         &self,
         request: &GenerateRequest,
         within: Duration,
+        headers: &[(&str, &str)],
     ) -> Result<GenerateReply, ClientError> {
         let url = format!("{}/generate", self.base);
-        let body = encode(&url, request)?;
+        let body = Some(encode(&url, request)?);
         let bytes = self
-            .retry(
-                &url,
-                &self.generation,
-                Method::POST,
-                Some(body),
-                within,
-                &[],
-            )
+            .retry(&url, &self.generation, Method::POST, body, within, headers)
             .await?;
         decode(&url, &bytes)
     }

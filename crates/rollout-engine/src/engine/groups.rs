@@ -107,6 +107,13 @@ impl Engine {
         }
     }
 
+    pub(super) fn prompt_skipped(&mut self, take: TakeId, reason: String) {
+        if self.groups.contains_key(&take) {
+            self.budget.group_filtered();
+            self.end(take, TakeEnd::Filtered(reason), None, false);
+        }
+    }
+
     /// Looks whether a group has come to its next phase.
     pub(super) fn group_moved(&mut self, take: TakeId) {
         let closing = !matches!(self.mode, Mode::Sampling);

@@ -149,6 +149,7 @@ impl Engine {
             Event::Tick => {}
             Event::PromptReady { take, slots } => self.prompt_ready(take, &slots),
             Event::PromptRefused { take } => self.prompt_refused(take),
+            Event::PromptSkipped { take, reason } => self.prompt_skipped(take, reason),
             Event::SampleEnded { key, end } => self.sample_ended(key, end, now),
             Event::SampleScored { take, slot, scored } => self.sample_scored(take, slot, scored),
             Event::GroupScored { take, scored } => self.group_scored(take, scored),

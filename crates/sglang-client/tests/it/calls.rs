@@ -56,7 +56,7 @@ async fn an_error_of_the_server_is_never_sent_again() {
     );
     let mut tasks = JoinSet::new();
     let client = client(&serve(app, &mut tasks).await);
-    let error = client.generate(&request(), SOON).await.unwrap_err();
+    let error = client.generate(&request(), SOON, &[]).await.unwrap_err();
     assert_eq!(calls.load(Ordering::Relaxed), 1);
     assert_eq!(error.fault(), Fault::Server);
     assert_eq!(error.label(), "unavailable");
@@ -81,7 +81,7 @@ async fn a_wrong_request_is_the_callers_fault_and_a_closed_rollout_nobodys() {
         );
     let mut tasks = JoinSet::new();
     let client = client(&serve(app, &mut tasks).await);
-    let wrong = client.generate(&request(), SOON).await.unwrap_err();
+    let wrong = client.generate(&request(), SOON, &[]).await.unwrap_err();
     assert_eq!(wrong.fault(), Fault::Request);
     assert_eq!(client.abort(None).await.unwrap_err().fault(), Fault::Closed);
 }
@@ -103,7 +103,10 @@ async fn a_connection_that_breaks_in_the_body_is_not_tried_again() {
                 .await;
         }
     });
-    let error = client(&base).generate(&request(), SOON).await.unwrap_err();
+    let error = client(&base)
+        .generate(&request(), SOON, &[])
+        .await
+        .unwrap_err();
     assert!(matches!(error, ClientError::Broken { .. }), "{error:?}");
     assert!(!error.is_unsent());
     assert_eq!(accepted.load(Ordering::Relaxed), 1);
@@ -147,7 +150,7 @@ async fn nobody_there_is_an_error_after_a_bounded_time() {
         ..ClientOptions::default()
     };
     let client = Client::new(&base, options).unwrap();
-    let error = client.generate(&request(), SOON).await.unwrap_err();
+    let error = client.generate(&request(), SOON, &[]).await.unwrap_err();
     assert!(error.is_unsent(), "{error:?}");
 }
 
@@ -157,7 +160,7 @@ async fn a_silent_server_ends_at_the_deadline() {
     let base = format!("http://{}", listener.local_addr().unwrap());
     let within = Duration::from_millis(100);
     let error = client(&base)
-        .generate(&request(), within)
+        .generate(&request(), within, &[])
         .await
         .unwrap_err();
     assert!(matches!(error, ClientError::TimedOut { .. }), "{error:?}");

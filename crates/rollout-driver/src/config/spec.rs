@@ -1,0 +1,404 @@
+//! The part of a `RolloutJob`'s spec that the driver reads. Names as in the custom resource.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::error::DriverError;
+
+/// What the job wants.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobSpec {
+    /// Where prompts come from.
+    #[serde(default)]
+    pub dataset: DatasetSpec,
+    /// The batch loop.
+    pub rollout: Rollout,
+    /// Sampling parameters.
+    #[serde(default)]
+    pub sampling: Sampling,
+    /// Longest prompt plus output.
+    #[serde(default)]
+    pub max_context_tokens: Option<i64>,
+    /// How one sample is generated.
+    pub generate: Generate,
+    /// How it is scored.
+    #[serde(default)]
+    pub reward: RewardSpec,
+    /// Where samples are written.
+    #[serde(default)]
+    pub output: OutputSpec,
+    /// Deadlines of the teardown.
+    #[serde(default)]
+    pub teardown: Teardown,
+    /// The job ends after this time.
+    #[serde(default)]
+    pub active_deadline_seconds: Option<u64>,
+}
+
+impl JobSpec {
+    /// Reads a spec and refuses what this driver cannot do.
+    ///
+    /// # Errors
+    /// Names the field.
+    pub fn read(spec: Value) -> Result<Self, DriverError> {
+        let refuse = |problem: String| DriverError::Config {
+            problem: format!("spec: {problem}"),
+        };
+        let spec: Self = serde_json::from_value(spec).map_err(|error| refuse(error.to_string()))?;
+        let ways = [
+            spec.generate.single_turn.is_some(),
+            spec.generate.agentic.is_some(),
+        ];
+        if ways.iter().filter(|set| **set).count() != 1 {
+            return Err(refuse(
+                "generate: set exactly one of singleTurn and agentic; other ways are not supported by this driver".into(),
+            ));
+        }
+        if spec.sampling.logprob_start_len.is_some() {
+            return Err(refuse(
+                "sampling.logprobStartLen: remove it, it makes the engine compute log-probs for the whole prompt and defeats the prefix cache".into(),
+            ));
+        }
+        if spec.generate.agentic.is_some() && spec.dataset.apply_chat_template {
+            return Err(refuse(
+                "dataset.applyChatTemplate: remove it, an agent gets its prompt as messages".into(),
+            ));
+        }
+        if spec.rollout.batch_size < 1 || spec.rollout.samples_per_prompt < 1 {
+            return Err(refuse(
+                "rollout.batchSize and rollout.samplesPerPrompt must be at least 1".into(),
+            ));
+        }
+        Ok(spec)
+    }
+}
+
+/// Where prompts come from.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DatasetSpec {
+    /// Rows of the manifest.
+    pub inline: Option<Vec<Value>>,
+    /// Key of the prompt.
+    pub prompt_key: String,
+    /// Key of the label.
+    pub label_key: Option<String>,
+    /// Key of the metadata.
+    pub metadata_key: Option<String>,
+    /// Key of the tools.
+    pub tools_key: Option<String>,
+    /// The part that is used.
+    pub slice: Option<String>,
+    /// Render prompts with the model's chat template.
+    pub apply_chat_template: bool,
+    /// Variables of the template.
+    pub chat_template_kwargs: Map<String, Value>,
+    /// Shuffle each epoch.
+    pub shuffle: bool,
+    /// Seed of the shuffle.
+    pub seed: i64,
+    /// Longer prompts are skipped.
+    pub max_prompt_tokens: Option<usize>,
+}
+
+impl Default for DatasetSpec {
+    fn default() -> Self {
+        Self {
+            inline: None,
+            prompt_key: "prompt".to_owned(),
+            label_key: None,
+            metadata_key: Some("metadata".to_owned()),
+            tools_key: Some("tools".to_owned()),
+            slice: None,
+            apply_chat_template: false,
+            chat_template_kwargs: Map::new(),
+            shuffle: false,
+            seed: 42,
+            max_prompt_tokens: None,
+        }
+    }
+}
+
+/// The batch loop.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rollout {
+    /// Rollouts in this job.
+    #[serde(default = "one")]
+    pub steps: u32,
+    /// Kept groups per step.
+    pub batch_size: u32,
+    /// Samples per group.
+    #[serde(default = "one")]
+    pub samples_per_prompt: u32,
+    /// Take more groups than needed.
+    #[serde(default)]
+    pub over_sampling: Option<OverSampling>,
+    /// Dynamic sampling.
+    #[serde(default)]
+    pub filter: Option<FilterSpec>,
+    /// Reuse of aborted work.
+    #[serde(default)]
+    pub partial: Option<Partial>,
+    /// How much runs at once.
+    #[serde(default)]
+    pub concurrency: Concurrency,
+    /// When failures end the job.
+    #[serde(default)]
+    pub error_budget: ErrorBudget,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// Oversampling.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OverSampling {
+    /// Groups taken at once.
+    pub batch_size: u32,
+    /// `Group` or `Sample`.
+    #[serde(default)]
+    pub granularity: Option<GranularitySpec>,
+}
+
+/// When the next batch is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+pub enum GranularitySpec {
+    /// By pending groups.
+    #[default]
+    Group,
+    /// By samples in flight.
+    Sample,
+}
+
+/// Which groups are kept.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FilterSpec {
+    /// The kind.
+    #[serde(rename = "type")]
+    pub kind: FilterType,
+    /// `module.function` of a plug-in filter.
+    pub plugin: Option<String>,
+}
+
+/// The kinds of filters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+pub enum FilterType {
+    /// All.
+    #[default]
+    None,
+    /// Groups whose rewards differ.
+    NonzeroRewardStd,
+    /// Groups without aborted samples.
+    NoAborted,
+    /// The user's function.
+    Plugin,
+}
+
+/// Reuse of aborted work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Partial {
+    /// Resume it in the next step.
+    pub enabled: bool,
+    /// Do not train on what an older policy generated.
+    pub mask_off_policy: bool,
+}
+
+/// How much runs at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Concurrency {
+    /// Sessions of agents.
+    pub sessions: Option<u32>,
+    /// Requests per engine.
+    pub requests_per_engine: Option<u32>,
+}
+
+/// When failures end the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ErrorBudget {
+    /// Infrastructure incidents.
+    pub infra_failures: u32,
+    /// Failed groups in a row.
+    pub consecutive_group_failures: u32,
+    /// Bad rows of the data set.
+    pub bad_rows: u32,
+    /// Further takes of a failed group.
+    pub retries_per_group: u32,
+    /// Further executions of a failed sample.
+    pub retries_per_sample: u32,
+}
+
+impl Default for ErrorBudget {
+    fn default() -> Self {
+        Self {
+            infra_failures: 100,
+            consecutive_group_failures: 16,
+            bad_rows: 0,
+            retries_per_group: 1,
+            retries_per_sample: 3,
+        }
+    }
+}
+
+/// Sampling parameters.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Sampling {
+    /// Temperature.
+    pub temperature: f64,
+    /// Nucleus.
+    pub top_p: f64,
+    /// Most likely tokens; -1 is all.
+    pub top_k: i64,
+    /// Least probability relative to the most likely token.
+    pub min_p: Option<f64>,
+    /// Longest output.
+    pub max_new_tokens: Option<i64>,
+    /// Shortest output.
+    pub min_new_tokens: Option<i64>,
+    /// Texts that end the output.
+    pub stop: Vec<String>,
+    /// Tokens that end the output.
+    pub stop_token_ids: Vec<i64>,
+    /// Leave special tokens out of texts.
+    pub skip_special_tokens: bool,
+    /// Seed; a sample's is this plus its position in the group.
+    pub sampling_seed: Option<i64>,
+    /// Refused.
+    pub logprob_start_len: Option<i64>,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self {
+            temperature: 1.0,
+            top_p: 1.0,
+            top_k: -1,
+            min_p: None,
+            max_new_tokens: None,
+            min_new_tokens: None,
+            stop: Vec::new(),
+            stop_token_ids: Vec::new(),
+            skip_special_tokens: false,
+            sampling_seed: None,
+            logprob_start_len: None,
+        }
+    }
+}
+
+/// How one sample is generated.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Generate {
+    /// One `/generate` request.
+    pub single_turn: Option<SingleTurn>,
+    /// An agent in a session.
+    pub agentic: Option<Agentic>,
+}
+
+/// One `/generate` request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+pub struct SingleTurn {}
+
+/// An agent in a session.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Agentic {
+    /// The plug-in's own flags: the `args` of its hook.
+    pub parameters: Map<String, Value>,
+    /// Whether the router fills in sampling parameters, or overrides the agent's.
+    pub sampling_policy: SamplingPolicy,
+    /// Token budget of a session.
+    pub max_sequence_tokens: Option<i64>,
+    /// Deadline of a session.
+    pub session_deadline_seconds: u64,
+    /// The agent can continue a session's trajectory.
+    pub resumable: bool,
+    /// Hand the label to the agent.
+    pub expose_label: bool,
+}
+
+impl Default for Agentic {
+    fn default() -> Self {
+        Self {
+            parameters: Map::new(),
+            sampling_policy: SamplingPolicy::Default,
+            max_sequence_tokens: None,
+            session_deadline_seconds: 3600,
+            resumable: false,
+            expose_label: false,
+        }
+    }
+}
+
+/// What the router does with an agent's sampling parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+pub enum SamplingPolicy {
+    /// Fills in what is missing.
+    #[default]
+    Default,
+    /// Overrides what the agent sends.
+    Pin,
+}
+
+/// How a sample is scored.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RewardSpec {
+    /// The kind, `None` without one.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// Entry of a reward that is an object.
+    pub key: Option<String>,
+    /// Score whole groups.
+    pub group: bool,
+    /// Grade only what is in the last `\boxed{}`.
+    pub boxed: bool,
+    /// The user's function.
+    pub plugin: Option<RewardPlugin>,
+}
+
+/// The user's reward function.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RewardPlugin {
+    /// `module.function`.
+    pub path: String,
+    /// Its deadline.
+    #[serde(default)]
+    pub timeout_seconds: Option<u32>,
+}
+
+/// Where samples are written.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OutputSpec {
+    /// Write what was not kept, too.
+    pub include_all: bool,
+}
+
+/// Deadlines of the teardown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Teardown {
+    /// What finishes by itself.
+    pub drain_seconds: u64,
+    /// The agent's hook.
+    pub abort_hook_seconds: u64,
+}
+
+impl Default for Teardown {
+    fn default() -> Self {
+        Self {
+            drain_seconds: 60,
+            abort_hook_seconds: 30,
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Failures that end the driver. What happens to single samples or groups is never one of these.
+
+use std::path::PathBuf;
+
+use rollout_engine::BookError;
+
+use crate::dataset::DatasetError;
+
+/// A failure that ends the driver.
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    /// The configuration cannot be used.
+    #[error("configuration: {problem}")]
+    Config {
+        /// What is wrong, with the field.
+        problem: String,
+    },
+    /// A file cannot be read.
+    #[error("cannot read {}", path.display())]
+    ReadFile {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The data set cannot be used.
+    #[error("data set")]
+    Dataset(#[source] DatasetError),
+    /// The ledger cannot be used.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The output cannot be written.
+    #[error("output: {problem}")]
+    Output {
+        /// Why.
+        problem: String,
+    },
+    /// The router does not answer.
+    #[error("the router at {url} does not answer: {problem}")]
+    Router {
+        /// Its address.
+        url: String,
+        /// Why.
+        problem: String,
+    },
+    /// The tokenizer cannot be used.
+    #[error("tokenizer: {problem}")]
+    Tokenizer {
+        /// Why.
+        problem: String,
+    },
+    /// An HTTP client cannot be built.
+    #[error("http client")]
+    Client(#[source] reqwest::Error),
+    /// The status server cannot listen.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address.
+        address: String,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// A failure of the ledger.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// The directory cannot be made or read.
+    #[error("ledger directory {}", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file system does not have the locks that the database needs.
+    #[error(
+        "the ledger cannot be on {} ({kind}): SQLite's write-ahead log needs a local file system",
+        path.display()
+    )]
+    NetworkFileSystem {
+        /// The directory.
+        path: PathBuf,
+        /// The file system.
+        kind: &'static str,
+    },
+    /// No space is left.
+    #[error("no space left for the ledger in {}: free some, the next start continues", path.display())]
+    NoSpace {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Not a database, or a damaged one.
+    #[error("the ledger {} is damaged: {problem}; move it away to begin anew", path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// What the database says.
+        problem: String,
+    },
+    /// It belongs to another job.
+    #[error("the ledger {} belongs to job {owner}, not to {job}", path.display())]
+    OtherJob {
+        /// The file.
+        path: PathBuf,
+        /// Whose it is.
+        owner: String,
+        /// Who we are.
+        job: String,
+    },
+    /// It was made from another data set.
+    #[error("the ledger {} was begun with another data set: its cursor points somewhere else", path.display())]
+    OtherDataset {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A later attempt or another process has taken it over.
+    #[error("attempt {attempt} writes no more: attempt {newer} has taken over the ledger")]
+    Superseded {
+        /// Ours.
+        attempt: u64,
+        /// The one that has it.
+        newer: u64,
+    },
+    /// Written by a newer version.
+    #[error("the ledger {} has version {version}, this driver reads version {ours}", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// What it has.
+        version: i64,
+        /// What we read.
+        ours: i64,
+    },
+    /// Its rows contradict each other.
+    #[error("the ledger does not sum up: {0}")]
+    Sum(#[from] BookError),
+    /// Anything else that the database says.
+    #[error("ledger: {operation}")]
+    Database {
+        /// What was done.
+        operation: &'static str,
+        /// What the database says.
+        source: rusqlite::Error,
+    },
+    /// The writer has stopped after an earlier failure.
+    #[error("the ledger's writer has stopped")]
+    Stopped,
+}

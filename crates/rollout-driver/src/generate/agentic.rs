@@ -1,0 +1,265 @@
+//! `agentic`: a session per sample; the agent talks to the router, the router keeps the tokens.
+
+use std::time::Duration;
+
+use rollout_engine::SampleEnd;
+use rollout_session::{Collected, Sample, SampleStatus};
+use serde_json::{Map, Value, json};
+use sglang_client::{ClientError, Fault};
+
+use super::{
+    GenerateInput, Generated, SessionTally, chat_request_kwargs, checked, sampling_params,
+};
+use crate::config::{Agentic, Sampling, SamplingPolicy};
+use crate::ledger::Op;
+use crate::router::{CreateSession, Outcome, OutcomeFeed, OutcomeKind, RouterClient, SessionEnd};
+
+/// Slack of our own deadline over those that the launcher and the router enforce.
+const SLACK: Duration = Duration::from_mins(1);
+
+/// Entries of the session's metadata that stay out of the samples: the ids are the samples' own.
+const LEFT_OUT: [&str; 1] = ["accumulated_token_ids"];
+
+/// The generate function.
+pub struct AgenticFn {
+    /// The router.
+    pub router: RouterClient,
+    /// What ended.
+    pub feed: OutcomeFeed,
+    /// The spec.
+    pub spec: Agentic,
+    /// Sampling parameters.
+    pub sampling: Sampling,
+    /// Token budget of a session, where the spec of the agents has none.
+    pub max_context: Option<i64>,
+    /// How long a session may wait for an agent.
+    pub queue: Duration,
+    /// Deadline of a collection.
+    pub collect: Duration,
+    /// Keeps book of open sessions.
+    pub book: Box<dyn Fn(Op) + Send + Sync>,
+}
+
+impl std::fmt::Debug for AgenticFn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AgenticFn").finish_non_exhaustive()
+    }
+}
+
+impl AgenticFn {
+    /// Runs it.
+    pub async fn run(&self, input: GenerateInput) -> Generated {
+        let session = self.session(&input);
+        let created = match self.router.create(&session).await {
+            Ok(created) => created,
+            Err(error) => {
+                return match error.fault() {
+                    Fault::Closed => Generated::aborted(Vec::new(), 0),
+                    Fault::Request => Generated::rejected("session_refused", error),
+                    Fault::Server => Generated::infra(error.label(), error),
+                };
+            }
+        };
+        let id = created.session_id;
+        (self.book)(Op::SessionOpened { id: id.clone() });
+        let ended = self.feed.wait_for(&id, created.session_server_instance_id);
+        let patience = self.queue + Duration::from_secs(self.spec.session_deadline_seconds) + SLACK;
+        let end = tokio::select! {
+            end = ended => end.ok(),
+            () = tokio::time::sleep(patience) => None,
+            () = input.cancel.cancelled() => None,
+        };
+        let cancelled = input.cancel.is_cancelled();
+        self.feed.forget(&id);
+        let generated = match end {
+            Some(SessionEnd::Lost(cause)) => {
+                Generated::infra(cause, "the session is gone with its router")
+            }
+            Some(SessionEnd::Outcome(outcome)) if outcome.outcome == OutcomeKind::InfraFailed => {
+                let problem = outcome.error.unwrap_or_else(|| "no reason given".into());
+                Generated::infra("session_infra_failed", problem)
+            }
+            Some(SessionEnd::Outcome(outcome)) => {
+                self.collect(&id, &input.sample, Some(&outcome)).await
+            }
+            None if cancelled => self.collect(&id, &input.sample, None).await,
+            None => Generated::infra("session_silent", "no outcome within its deadline"),
+        };
+        if let Err(error) = self.router.delete(&id).await {
+            tracing::warn!(%error, session = %id, "a session was not deleted");
+        } else {
+            (self.book)(Op::SessionClosed { id });
+        }
+        generated
+    }
+
+    fn session(&self, input: &GenerateInput) -> CreateSession {
+        let sample = &input.sample;
+        let kwargs = chat_request_kwargs(&sampling_params(&self.sampling, input.slot));
+        let policy = match self.spec.sampling_policy {
+            SamplingPolicy::Default => "Default",
+            SamplingPolicy::Pin => "Pin",
+        };
+        let mut metadata = sample.metadata.clone();
+        if self.spec.expose_label {
+            metadata.insert("label".to_owned(), sample.label.clone());
+        }
+        CreateSession {
+            job: self.router.job().to_owned(),
+            rollout_id: input.step,
+            prompt: sample.prompt.clone(),
+            sampling: json!({ "policy": policy, "params": kwargs }),
+            request_kwargs: kwargs,
+            max_seq_len: self.max_seq_len(),
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "a deadline is far below 2^52 seconds"
+            )]
+            deadline_seconds: self.spec.session_deadline_seconds as f64,
+            metadata,
+            assign: true,
+            idempotency_key: format!("{:032x}", rand::random::<u128>()),
+        }
+    }
+
+    fn max_seq_len(&self) -> Option<i64> {
+        self.spec.max_sequence_tokens.or(self.max_context)
+    }
+
+    /// Collects after success and after failure alike. `None` for a session that we cancelled.
+    async fn collect(&self, id: &str, base: &Sample, outcome: Option<&Outcome>) -> Generated {
+        let collected = match self
+            .router
+            .samples(id, self.max_seq_len(), self.collect)
+            .await
+        {
+            Ok(collected) => collected,
+            Err(error) => return not_collected(&error),
+        };
+        let was_aborted = outcome.is_none_or(|outcome| outcome.outcome == OutcomeKind::Aborted);
+        let samples = assemble(base, collected, outcome);
+        let tokens = samples
+            .iter()
+            .map(|sample| sample.trained_tokens() as u64)
+            .sum();
+        let end = if was_aborted {
+            SampleEnd::Aborted { tokens }
+        } else {
+            SampleEnd::Finished {
+                scorable: samples
+                    .iter()
+                    .any(|sample| sample.status != SampleStatus::Aborted),
+                tokens,
+            }
+        };
+        checked(Generated {
+            session: Some(tally(outcome, &samples)),
+            samples,
+            end,
+            problem: outcome.and_then(|outcome| outcome.error.clone()),
+        })
+    }
+}
+
+fn not_collected(error: &ClientError) -> Generated {
+    if error.status() == Some(404) {
+        return Generated::infra("session_lost", error);
+    }
+    Generated::infra("collect_failed", error)
+}
+
+fn tally(outcome: Option<&Outcome>, samples: &[Sample]) -> SessionTally {
+    match outcome.map(|outcome| outcome.outcome) {
+        None | Some(OutcomeKind::Aborted) => SessionTally::Aborted,
+        Some(OutcomeKind::AgentFailed) => SessionTally::AgentFailed,
+        Some(OutcomeKind::InfraFailed) => SessionTally::InfraFailed,
+        Some(OutcomeKind::Deadline) => SessionTally::Truncated,
+        Some(OutcomeKind::Completed)
+            if samples
+                .iter()
+                .any(|sample| sample.status == SampleStatus::Truncated) =>
+        {
+            SessionTally::Truncated
+        }
+        Some(OutcomeKind::Completed) => SessionTally::Completed,
+    }
+}
+
+/// Puts what the router assembled onto copies of the sample that went in. Without anything there is one aborted copy.
+fn assemble(base: &Sample, collected: Collected, outcome: Option<&Outcome>) -> Vec<Sample> {
+    let Collected {
+        samples,
+        session_metadata,
+        empty_reason,
+    } = collected;
+    let agent = outcome
+        .and_then(|outcome| outcome.metadata.clone())
+        .unwrap_or_default();
+    let several = samples.len() > 1;
+    let place = |mut sample: Sample| {
+        sample.group_index = base.group_index;
+        sample.index = base.index;
+        sample.rollout_id = if several {
+            base.rollout_id.or(base.index)
+        } else {
+            base.rollout_id
+        };
+        sample.prompt = base.prompt.clone();
+        sample.label = base.label.clone();
+        let mut metadata = base.metadata.clone();
+        metadata.extend(agent.clone());
+        metadata.append(&mut sample.metadata);
+        for (key, value) in &session_metadata {
+            if !LEFT_OUT.contains(&key.as_str()) {
+                metadata.insert(key.clone(), value.clone());
+            }
+        }
+        note_outcome(&mut metadata, outcome);
+        sample.non_generation_time = tool_time(&agent);
+        sample.metadata = metadata;
+        sample
+    };
+    if samples.is_empty() {
+        let mut empty = place(Sample::default());
+        empty.status = SampleStatus::Aborted;
+        if let Some(reason) = empty_reason {
+            empty.metadata.insert("empty_reason".into(), json!(reason));
+        }
+        return vec![empty];
+    }
+    samples.into_iter().map(place).collect()
+}
+
+/// What the trainer should know of an agent that did not end well.
+fn note_outcome(metadata: &mut Map<String, Value>, outcome: Option<&Outcome>) {
+    let Some(outcome) = outcome else {
+        metadata.insert("agent_outcome".into(), json!("aborted"));
+        return;
+    };
+    let name = match outcome.outcome {
+        OutcomeKind::Completed => return,
+        OutcomeKind::AgentFailed => "agent_failed",
+        OutcomeKind::Deadline => "deadline",
+        OutcomeKind::Aborted => "aborted",
+        OutcomeKind::InfraFailed => "infra_failed",
+    };
+    metadata.insert("agent_outcome".into(), json!(name));
+    let mut note = |key: &str, value: Option<Value>| {
+        if let Some(value) = value.filter(|value| !value.is_null()) {
+            metadata.insert(key.to_owned(), value);
+        }
+    };
+    note("agent_exit_code", outcome.exit_code.map(Value::from));
+    note("agent_signal", outcome.signal.clone());
+    note("agent_error", outcome.error.clone().map(Value::from));
+    note("agent_log_tail", outcome.log_tail.clone().map(Value::from));
+}
+
+/// `agent_metrics.total_tool_time`, as Miles reads it.
+fn tool_time(agent: &Map<String, Value>) -> f64 {
+    agent
+        .get("agent_metrics")
+        .and_then(|metrics| metrics.get("total_tool_time"))
+        .and_then(Value::as_f64)
+        .unwrap_or(0.0)
+}

@@ -1,0 +1,227 @@
+//! Client of the router's control port (docs/protocol.md section 1).
+//!
+//! Creates and deletes are safe to repeat (an idempotency key; DELETE is idempotent), so they are tried again while there is no
+//! connection. A router that restarts in place is waited for, up to a limit.
+
+mod outcomes;
+mod types;
+
+use std::time::Duration;
+
+use reqwest::Method;
+use rollout_session::Collected;
+use serde_json::{Value, json};
+use sglang_client::{Backoff, Client, ClientError, ClientOptions, GenerateReply, GenerateRequest};
+
+pub use outcomes::{OutcomeFeed, SessionEnd};
+pub use types::{
+    AbortAnswer, CreateSession, CreatedSession, FenceAnswer, HookCounts, Outcome, OutcomeKind,
+    OutcomePage, RouterStatus,
+};
+
+/// A client of one router, for one job.
+#[derive(Debug, Clone)]
+pub struct RouterClient {
+    client: Client,
+    job: String,
+}
+
+impl RouterClient {
+    /// A client of the router at `url` for the job with this uid. `patience` is how long a router without a connection is waited for.
+    ///
+    /// # Errors
+    /// The HTTP client cannot be built.
+    pub fn new(
+        url: &str,
+        token: Option<String>,
+        job: &str,
+        patience: Duration,
+    ) -> Result<Self, reqwest::Error> {
+        let options = ClientOptions {
+            token,
+            headers: vec![("x-rollout-job".to_owned(), job.to_owned())],
+            backoff: Backoff {
+                give_up_after: patience,
+                ..Backoff::default()
+            },
+            ..ClientOptions::default()
+        };
+        Ok(Self {
+            client: Client::new(url, options)?,
+            job: job.to_owned(),
+        })
+    }
+
+    /// The router's address.
+    pub fn url(&self) -> &str {
+        self.client.base()
+    }
+
+    /// The job.
+    pub fn job(&self) -> &str {
+        &self.job
+    }
+
+    /// Generates without a session.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn generate(
+        &self,
+        step: u32,
+        request: &GenerateRequest,
+        within: Duration,
+    ) -> Result<GenerateReply, ClientError> {
+        let step = step.to_string();
+        self.client
+            .generate(request, within, &[("x-rollout-id", step.as_str())])
+            .await
+    }
+
+    /// Aborts one request by its id; one that nobody knows is already over.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn abort(&self, rid: &str) -> Result<(), ClientError> {
+        match self.client.abort(Some(rid)).await {
+            Err(error) if error.status() == Some(404) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Creates a session.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn create(&self, session: &CreateSession) -> Result<CreatedSession, ClientError> {
+        let body = encode(session);
+        self.client
+            .call(Method::POST, "/sessions", Some(&body))
+            .await
+    }
+
+    /// Collects the samples of a session: one per mergeable run.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn samples(
+        &self,
+        id: &str,
+        max_seq_len: Option<i64>,
+        within: Duration,
+    ) -> Result<Collected, ClientError> {
+        let path = format!("/sessions/{id}/samples");
+        let body = json!({ "max_seq_len": max_seq_len, "split": true });
+        let bytes = self
+            .client
+            .send_within(Method::POST, &path, Some(&body), within, &[])
+            .await?;
+        rollout_session::codec::decode(&bytes).map_err(|error| ClientError::BadReply {
+            url: format!("{}{path}", self.url()),
+            problem: error.to_string(),
+        })
+    }
+
+    /// Deletes a session; one that is gone is fine.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn delete(&self, id: &str) -> Result<(), ClientError> {
+        let path = format!("/sessions/{id}");
+        match self.client.send(Method::DELETE, &path, None).await {
+            Err(error) if error.status() == Some(404) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// Outcomes of sessions after `after`; waits up to `wait` for the first one.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn outcomes(&self, after: u64, wait: Duration) -> Result<OutcomePage, ClientError> {
+        let path = format!(
+            "/outcomes?job={}&after={after}&wait_seconds={}",
+            self.job,
+            wait.as_secs()
+        );
+        let within = wait + Duration::from_secs(10);
+        let bytes = self
+            .client
+            .send_within(Method::GET, &path, None, within, &[])
+            .await?;
+        decode(&format!("{}{path}", self.url()), &bytes)
+    }
+
+    /// Closes admission for the job and aborts what is in flight, until nothing is left or `within` is over.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn fence(&self, within: Duration) -> Result<FenceAnswer, ClientError> {
+        let patience = within
+            .saturating_sub(Duration::from_secs(1))
+            .max(within / 2);
+        let body = json!({ "job": self.job, "deadline_seconds": patience.as_secs_f64() });
+        let bytes = self
+            .client
+            .send_within(Method::POST, "/fence", Some(&body), within, &[])
+            .await?;
+        decode(&format!("{}/fence", self.url()), &bytes)
+    }
+
+    /// Opens admission for the job.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn reopen(&self) -> Result<(), ClientError> {
+        let body = json!({ "job": self.job });
+        self.client
+            .send(Method::DELETE, "/fence", Some(&body))
+            .await
+            .map(drop)
+    }
+
+    /// Has the launchers call the agents' `abort` hook and end their sessions.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn agent_abort(
+        &self,
+        reason: &str,
+        args: &Value,
+        within: Duration,
+        drain: Duration,
+    ) -> Result<AbortAnswer, ClientError> {
+        let body = json!({
+            "job": self.job,
+            "reason": reason,
+            "timeout_seconds": within.as_secs_f64(),
+            "drain_seconds": drain.as_secs_f64(),
+            "args": args,
+        });
+        let patience = within + Duration::from_secs(1);
+        let bytes = self
+            .client
+            .send_within(Method::POST, "/agent-abort", Some(&body), patience, &[])
+            .await?;
+        decode(&format!("{}/agent-abort", self.url()), &bytes)
+    }
+
+    /// The router's state.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn status(&self) -> Result<RouterStatus, ClientError> {
+        self.client.call(Method::GET, "/status", None).await
+    }
+}
+
+fn encode(session: &CreateSession) -> Value {
+    serde_json::to_value(session).unwrap_or_default()
+}
+
+fn decode<T: serde::de::DeserializeOwned>(url: &str, bytes: &[u8]) -> Result<T, ClientError> {
+    serde_json::from_slice(bytes).map_err(|error| ClientError::BadReply {
+        url: url.to_owned(),
+        problem: error.to_string(),
+    })
+}

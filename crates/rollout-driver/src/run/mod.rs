@@ -1,0 +1,231 @@
+//! One run of the driver: from a configuration to a decided job, or to an interruption.
+//!
+//! [`Driver::start`] opens what has to be there (data set, output, ledger, status server); [`Driver::run`] waits for the router,
+//! closes what an earlier process left open, and interprets the batch loop until it ends.
+
+mod acts;
+mod filter;
+mod report;
+mod rungs;
+mod scoring;
+mod setup;
+mod shell;
+mod show;
+mod tally;
+mod work;
+mod writing;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use rollout_engine::JobResult;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{DriverConfig, dataset_config};
+use crate::dataset::Dataset;
+use crate::error::{DriverError, LedgerError};
+use crate::ledger::{Ledger, Recovered};
+use crate::output::{JobStamp, OutputConfig, RewardInfo, Writer};
+use crate::status::{Board, LastWord, serve};
+
+use report::Report;
+use shell::Shell;
+
+pub(crate) use tally::Counters;
+
+/// A driver that has opened everything that is its own.
+pub struct Driver {
+    config: Arc<DriverConfig>,
+    dataset: Arc<Dataset>,
+    output: Arc<Writer>,
+    ledger: Arc<Ledger>,
+    recovered: Recovered,
+    reports: (
+        mpsc::UnboundedSender<Report>,
+        mpsc::UnboundedReceiver<Report>,
+    ),
+    board: Board,
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl std::fmt::Debug for Driver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Driver")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Driver {
+    /// Opens data set, output, ledger and the status server's socket.
+    ///
+    /// # Errors
+    /// One of them cannot be used: see [`DriverError`].
+    pub async fn start(config: DriverConfig) -> Result<Self, DriverError> {
+        let address = config.status_listen.clone();
+        let listen = |source| DriverError::Listen {
+            address: address.clone(),
+            source,
+        };
+        let listener = TcpListener::bind(&address).await.map_err(listen)?;
+        let address = listener.local_addr().map_err(listen)?;
+        let config = Arc::new(config);
+        let reports = mpsc::unbounded_channel();
+        let (opening, told) = (Arc::clone(&config), reports.0.clone());
+        let opened = tokio::task::spawn_blocking(move || open(&opening, told)).await;
+        let (dataset, output, ledger, recovered) =
+            opened.map_err(|error| DriverError::Output {
+                problem: error.to_string(),
+            })??;
+        Ok(Self {
+            board: Board::new(config.job.attempt),
+            config,
+            dataset: Arc::new(dataset),
+            output: Arc::new(output),
+            ledger: Arc::new(ledger),
+            recovered,
+            reports,
+            listener,
+            address,
+        })
+    }
+
+    /// Where the status is.
+    pub fn status_url(&self) -> String {
+        format!("http://{}/status", self.address)
+    }
+
+    /// What the status server shows.
+    pub fn board(&self) -> &Board {
+        &self.board
+    }
+
+    /// Runs the job to its end, or up the teardown ladder once `stop` is cancelled. The last word is written before this returns.
+    ///
+    /// # Errors
+    /// A failure that no batch loop can handle: the ledger or the output cannot be written, the router never answers. What was kept is
+    /// kept; a later start continues.
+    pub async fn run(self, stop: CancellationToken) -> Result<JobResult, DriverError> {
+        let Self {
+            config,
+            dataset,
+            output,
+            ledger,
+            recovered,
+            reports,
+            board,
+            listener,
+            address: _,
+        } = self;
+        let over = CancellationToken::new();
+        let server =
+            tokio::task::JoinSet::from_iter([serve(listener, board.clone(), over.clone())]);
+        let files = Arc::clone(&output);
+        let outcome = conduct(
+            &config, dataset, output, &ledger, recovered, reports, &board, stop,
+        )
+        .await;
+        let message = config.termination_message_path.clone();
+        let word = LastWord::new(&board, &outcome, files.totals(), &config.output_dir);
+        let written = tokio::task::spawn_blocking(move || {
+            drop(ledger);
+            message.map_or(Ok(()), |path| word.write(&path))
+        })
+        .await;
+        if let Ok(Err(error)) = written {
+            tracing::warn!(%error, "the termination message was not written");
+        }
+        over.cancel();
+        server.join_all().await;
+        outcome
+    }
+}
+
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the parts of a driver, taken apart once"
+)]
+async fn conduct(
+    config: &Arc<DriverConfig>,
+    dataset: Arc<Dataset>,
+    output: Arc<Writer>,
+    ledger: &Arc<Ledger>,
+    recovered: Recovered,
+    reports: (
+        mpsc::UnboundedSender<Report>,
+        mpsc::UnboundedReceiver<Report>,
+    ),
+    board: &Board,
+    stop: CancellationToken,
+) -> Result<JobResult, DriverError> {
+    if let Some(result) = recovered.book.result.clone() {
+        board.decided(&recovered.book, &result);
+        return Ok(result);
+    }
+    let opened = setup::Opened {
+        config: Arc::clone(config),
+        dataset,
+        output,
+        ledger: Arc::clone(ledger),
+        recovered,
+        reports: reports.0,
+        board: board.clone(),
+    };
+    let setup = tokio::select! {
+        setup = opened.connect() => setup?,
+        () = stop.cancelled() => {
+            return Ok(JobResult {
+                reason: rollout_engine::Reason::Interrupted,
+                message: "stopped before the router answered".into(),
+                success: false,
+            });
+        }
+    };
+    Shell::new(setup).run(reports.1, stop).await
+}
+
+type OpenedFiles = (Dataset, Writer, Ledger, Recovered);
+
+fn open(
+    config: &DriverConfig,
+    told: mpsc::UnboundedSender<Report>,
+) -> Result<OpenedFiles, DriverError> {
+    let dataset = dataset_config(&config.spec, config.dataset_path.as_deref())?;
+    let dataset = Dataset::open(&dataset).map_err(DriverError::Dataset)?;
+    let output = Writer::open(OutputConfig {
+        directory: config.output_dir.clone(),
+        job: JobStamp {
+            name: config.job.name.clone(),
+            namespace: config.job.namespace.clone(),
+            uid: config.job.uid.clone(),
+            attempt: config.job.attempt,
+        },
+        samples_per_prompt: config.spec.rollout.samples_per_prompt,
+        reward: RewardInfo {
+            model: config
+                .spec
+                .reward
+                .kind
+                .clone()
+                .unwrap_or_else(|| "None".into()),
+            key: config.spec.reward.key.clone().unwrap_or_default(),
+        },
+        include_all: config.spec.output.include_all,
+    })
+    .map_err(|error| DriverError::Output {
+        problem: error.to_string(),
+    })?;
+    let (ledger, recovered) = Ledger::open(
+        &config.ledger_dir,
+        &config.job,
+        dataset.fingerprint(),
+        move |told_by_writer: Result<u64, LedgerError>| {
+            // Nobody listens any more once the run is over.
+            drop(told.send(Report::Ledger(told_by_writer)));
+        },
+    )?;
+    Ok((dataset, output, ledger, recovered))
+}

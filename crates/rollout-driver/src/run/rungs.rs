@@ -1,0 +1,165 @@
+//! The rungs of the teardown ladder, carried out.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rollout_engine::{HookOutcome, Rung, RungOutcome, RungReport};
+use serde_json::{Map, Value, json};
+use sglang_client::ClientError;
+use tokio::task::JoinSet;
+
+use crate::router::{AbortAnswer, FenceAnswer, RouterClient};
+
+/// Sessions that are deleted at once at the most.
+const DELETES: usize = 64;
+
+/// What the rungs need.
+#[derive(Debug, Clone)]
+pub(super) struct Climber {
+    pub(super) router: RouterClient,
+    /// Sessions that are open.
+    pub(super) sessions: Arc<Mutex<BTreeSet<String>>>,
+    /// Parameters of the agents' plug-in.
+    pub(super) parameters: Map<String, Value>,
+    /// The router's process.
+    pub(super) instance: String,
+    pub(super) drain: Duration,
+}
+
+impl Climber {
+    /// Climbs one rung. Never fails: the report says how it went.
+    pub(super) async fn climb(&self, rung: Rung, step: u32, within: Duration) -> RungReport {
+        let report = match rung {
+            Rung::Fence | Rung::Abort | Rung::SecondAbort | Rung::Prove => {
+                self.fence(rung, within).await
+            }
+            Rung::Hook => self.hook(step, within).await,
+            Rung::Release => self.release(within).await,
+            // The batch loop itself sees when these end.
+            Rung::Drain | Rung::Collect => Ok(RungReport::new(rung, RungOutcome::Done)),
+        };
+        report.unwrap_or_else(|error| {
+            tracing::warn!(%error, ?rung, "a rung of the teardown failed");
+            let outcome = match error {
+                ClientError::TimedOut { .. } => RungOutcome::TimedOut,
+                _ => RungOutcome::Failed(error.to_string()),
+            };
+            let mut report = RungReport::new(rung, outcome);
+            report.hook = match (rung, &report.outcome) {
+                (Rung::Hook, RungOutcome::TimedOut) => Some(HookOutcome::HookTimedOut),
+                (Rung::Hook, _) => Some(HookOutcome::HookFailed),
+                _ => None,
+            };
+            report
+        })
+    }
+
+    async fn fence(&self, rung: Rung, within: Duration) -> Result<RungReport, ClientError> {
+        let answer = self.router.fence(within).await?;
+        let mut report = RungReport::new(rung, fence_outcome(&answer));
+        report.fenced_sessions = answer.sessions;
+        report.aborted_requests = answer.requests.saturating_sub(answer.left);
+        report.left = answer.left;
+        report.unproven = answer.unproven;
+        Ok(report)
+    }
+
+    async fn hook(&self, step: u32, within: Duration) -> Result<RungReport, ClientError> {
+        let args = self.hook_args(step);
+        let answer = self
+            .router
+            .agent_abort("the rollout is over", &args, within, self.drain)
+            .await?;
+        let hook = hook_outcome(&answer);
+        let outcome = match hook {
+            HookOutcome::HookTimedOut => RungOutcome::TimedOut,
+            HookOutcome::HookFailed => RungOutcome::Failed(first_error(&answer)),
+            HookOutcome::NoHook | HookOutcome::HookSucceeded => RungOutcome::Done,
+        };
+        let mut report = RungReport::new(Rung::Hook, outcome);
+        report.hook = Some(hook);
+        Ok(report)
+    }
+
+    /// The `args` of the agents' hook: the job's parameters, and what tells its backend whose work to end.
+    fn hook_args(&self, step: u32) -> Value {
+        let mut args = self.parameters.clone();
+        let sessions: Vec<String> = self.sessions.lock().iter().cloned().collect();
+        args.insert("rollout_id".into(), json!(step));
+        args.insert("session_ids".into(), json!(sessions));
+        args.insert("session_server_instance_id".into(), json!(self.instance));
+        args.insert("session_server_instance_ids".into(), json!([self.instance]));
+        Value::Object(args)
+    }
+
+    async fn release(&self, within: Duration) -> Result<RungReport, ClientError> {
+        let sessions: Vec<String> = self.sessions.lock().iter().cloned().collect();
+        let total = sessions.len();
+        let deleting = delete_all(&self.router, sessions);
+        let failed = tokio::time::timeout(within, deleting)
+            .await
+            .unwrap_or(total);
+        let outcome = if failed == 0 {
+            RungOutcome::Done
+        } else {
+            RungOutcome::Failed(format!("{failed} of {total} sessions were not deleted"))
+        };
+        Ok(RungReport::new(Rung::Release, outcome))
+    }
+}
+
+/// Deletes sessions; answers how many could not be.
+pub(super) async fn delete_all(router: &RouterClient, sessions: Vec<String>) -> usize {
+    let mut running = JoinSet::new();
+    let mut failed = 0;
+    for session in sessions {
+        if running.len() >= DELETES {
+            failed += usize::from(!matches!(running.join_next().await, Some(Ok(true))));
+        }
+        let router = router.clone();
+        running.spawn(async move { router.delete(&session).await.is_ok() });
+    }
+    while let Some(deleted) = running.join_next().await {
+        failed += usize::from(!matches!(deleted, Ok(true)));
+    }
+    failed
+}
+
+fn fence_outcome(answer: &FenceAnswer) -> RungOutcome {
+    let silent: Vec<String> = answer
+        .engines
+        .iter()
+        .filter_map(|engine| Some(format!("{}: {}", engine.url, engine.error.as_ref()?)))
+        .collect();
+    if silent.is_empty() && answer.left == 0 {
+        return RungOutcome::Done;
+    }
+    let mut problem = format!("{} requests are left", answer.left);
+    if let Some(first) = silent.first() {
+        problem = format!("{problem}; {first}");
+    }
+    RungOutcome::Failed(problem)
+}
+
+fn hook_outcome(answer: &AbortAnswer) -> HookOutcome {
+    let hooks = answer.hooks;
+    if hooks.timed_out > 0 {
+        HookOutcome::HookTimedOut
+    } else if hooks.failed > 0 {
+        HookOutcome::HookFailed
+    } else if hooks.succeeded > 0 {
+        HookOutcome::HookSucceeded
+    } else {
+        HookOutcome::NoHook
+    }
+}
+
+fn first_error(answer: &AbortAnswer) -> String {
+    answer
+        .errors
+        .first()
+        .cloned()
+        .unwrap_or_else(|| "no reason given".into())
+}

@@ -1,0 +1,294 @@
+//! From open files to a shell that can begin: the router answers, leftovers are closed, everything is built.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rollout_engine::{Book, Engine};
+use tokio::sync::{Semaphore, mpsc};
+
+use super::filter::GroupFilter;
+use super::report::Report;
+use super::rungs::{Climber, delete_all};
+use super::scoring::Scorer;
+use crate::config::{DriverConfig, engine_config, seconds};
+use crate::dataset::Dataset;
+use crate::error::DriverError;
+use crate::generate::{AgenticFn, GenerateFn, PromptMaker, SingleTurnFn};
+use crate::ledger::{Ledger, Op, Recovered};
+use crate::output::Writer;
+use crate::plugins::PluginClient;
+use crate::reward::{PluginReward, RewardModel, Rewards};
+use crate::router::{OutcomeFeed, RouterClient, RouterStatus};
+use crate::status::Board;
+
+/// Plug-in calls at once.
+const PLUGIN_CALLS: usize = 64;
+
+/// Rewards at once.
+const REWARD_WORKERS: usize = 64;
+
+/// What was opened before the router is needed.
+pub(super) struct Opened {
+    pub(super) config: Arc<DriverConfig>,
+    pub(super) dataset: Arc<Dataset>,
+    pub(super) output: Arc<Writer>,
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) recovered: Recovered,
+    pub(super) reports: mpsc::UnboundedSender<Report>,
+    pub(super) board: Board,
+}
+
+/// Everything that a shell needs.
+pub(super) struct Setup {
+    pub(super) config: Arc<DriverConfig>,
+    pub(super) engine: Engine,
+    pub(super) dataset: Arc<Dataset>,
+    pub(super) output: Arc<Writer>,
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) reports: mpsc::UnboundedSender<Report>,
+    pub(super) board: Board,
+    pub(super) prompts: PromptMaker,
+    pub(super) generate: Arc<GenerateFn>,
+    pub(super) feed: OutcomeFeed,
+    pub(super) scorer: Scorer,
+    pub(super) filter: Arc<GroupFilter>,
+    pub(super) climber: Climber,
+    pub(super) age: Duration,
+}
+
+impl Opened {
+    pub(super) async fn connect(self) -> Result<Setup, DriverError> {
+        let Self {
+            config,
+            dataset,
+            output,
+            ledger,
+            recovered,
+            reports,
+            board,
+        } = self;
+        let timeouts = &config.timeouts;
+        let patience = seconds(timeouts.router_seconds);
+        let router = RouterClient::new(
+            &config.router_url,
+            config.control_token.clone(),
+            &config.job.name,
+            patience,
+        )
+        .map_err(DriverError::Client)?;
+        let status = wait_for_router(&router, patience).await?;
+        let Recovered {
+            book,
+            resumed: _,
+            sessions,
+            age,
+        } = recovered;
+        let left = delete_all(&router, sessions).await;
+        if left > 0 {
+            tracing::warn!(left, "sessions of an earlier process were not deleted");
+        }
+        let client = config
+            .plugin_socket
+            .as_ref()
+            .map(|socket| Arc::new(PluginClient::new(socket, PLUGIN_CALLS)));
+        let rewards = rewards(&config, client.as_ref())?;
+        rewards
+            .prepare()
+            .await
+            .map_err(|error| DriverError::Config {
+                problem: format!("spec.reward: {error}"),
+            })?;
+        let filter = GroupFilter::new(
+            config.spec.rollout.filter.as_ref(),
+            client.as_ref(),
+            plugin_args(&config),
+            seconds(timeouts.filter_seconds),
+        )?;
+        let engines = u32::try_from(status.engines.len())
+            .unwrap_or(u32::MAX)
+            .max(1);
+        let limits = engine_config(&config, dataset.rows(), engines);
+        let open_sessions = Arc::new(Mutex::new(BTreeSet::new()));
+        let feed = OutcomeFeed::default();
+        let generate = generate_fn(&Parts {
+            config: &config,
+            router: &router,
+            feed: &feed,
+            ledger: &ledger,
+            sessions: &open_sessions,
+            in_flight: limits.max_in_flight,
+        });
+        let climber = Climber {
+            router,
+            sessions: open_sessions,
+            parameters: config
+                .spec
+                .generate
+                .agentic
+                .as_ref()
+                .map(|agentic| agentic.parameters.clone())
+                .unwrap_or_default(),
+            instance: status.session_server_instance_id,
+            drain: limits.ladder.drain,
+        };
+        Ok(Setup {
+            prompts: PromptMaker::new(config.tokenizer.as_ref(), &config.spec.dataset)?,
+            generate: Arc::new(generate),
+            engine: Engine::resume(limits, restored(book)),
+            scorer: Scorer {
+                rewards: Arc::new(rewards),
+                permits: Arc::new(Semaphore::new(REWARD_WORKERS)),
+                within: seconds(timeouts.reward_seconds),
+            },
+            filter: Arc::new(filter),
+            config,
+            dataset,
+            output,
+            ledger,
+            reports,
+            board,
+            feed,
+            climber,
+            age,
+        })
+    }
+}
+
+fn restored(book: Book) -> Book {
+    book
+}
+
+async fn wait_for_router(
+    router: &RouterClient,
+    patience: Duration,
+) -> Result<RouterStatus, DriverError> {
+    const PAUSE: Duration = Duration::from_millis(100);
+    let deadline = tokio::time::Instant::now() + patience;
+    loop {
+        let error = match router.status().await {
+            Ok(status) => return Ok(status),
+            Err(error) => error,
+        };
+        if tokio::time::Instant::now() >= deadline {
+            return Err(DriverError::Router {
+                url: router.url().to_owned(),
+                problem: error.to_string(),
+            });
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn plugin_args(config: &DriverConfig) -> serde_json::Value {
+    let mut args = serde_json::Map::new();
+    args.insert(
+        "rollout_batch_size".into(),
+        config.spec.rollout.batch_size.into(),
+    );
+    args.insert(
+        "n_samples_per_prompt".into(),
+        config.spec.rollout.samples_per_prompt.into(),
+    );
+    if let Some(key) = &config.spec.reward.key {
+        args.insert("reward_key".into(), key.clone().into());
+    }
+    if let Some(agentic) = &config.spec.generate.agentic {
+        args.extend(agentic.parameters.clone());
+    }
+    args.into()
+}
+
+fn rewards(
+    config: &DriverConfig,
+    client: Option<&Arc<PluginClient>>,
+) -> Result<Rewards, DriverError> {
+    let spec = &config.spec.reward;
+    let refuse = |problem: String| DriverError::Config { problem };
+    let model = match spec.kind.as_deref() {
+        None | Some("None") => RewardModel::None,
+        Some("Agent") => RewardModel::Agent,
+        Some("Math") => RewardModel::Math,
+        Some("Plugin") => {
+            let (Some(plugin), Some(client)) = (&spec.plugin, client) else {
+                return Err(refuse(
+                    "spec.reward: type Plugin needs plugin.path and a plug-in host".into(),
+                ));
+            };
+            RewardModel::Plugin(PluginReward {
+                client: Arc::clone(client),
+                path: plugin.path.clone(),
+                args: plugin_args(config),
+                batch: spec.group,
+                deadline: plugin
+                    .timeout_seconds
+                    .map_or(seconds(config.timeouts.reward_seconds), |within| {
+                        Duration::from_secs(within.into())
+                    }),
+            })
+        }
+        Some(other) => {
+            return Err(refuse(format!(
+                "spec.reward.type: {other} is not supported by this driver"
+            )));
+        }
+    };
+    Ok(Rewards {
+        model,
+        key: spec.key.clone().unwrap_or_default(),
+    })
+}
+
+struct Parts<'a> {
+    config: &'a DriverConfig,
+    router: &'a RouterClient,
+    feed: &'a OutcomeFeed,
+    ledger: &'a Arc<Ledger>,
+    sessions: &'a Arc<Mutex<BTreeSet<String>>>,
+    in_flight: u32,
+}
+
+fn generate_fn(parts: &Parts<'_>) -> GenerateFn {
+    let Parts {
+        config,
+        router,
+        feed,
+        ledger,
+        sessions,
+        in_flight,
+    } = parts;
+    let spec = &config.spec;
+    let Some(agentic) = &spec.generate.agentic else {
+        return GenerateFn::SingleTurn(SingleTurnFn {
+            router: (*router).clone(),
+            sampling: spec.sampling.clone(),
+            max_context: spec.max_context_tokens,
+            permits: Arc::new(Semaphore::new(*in_flight as usize)),
+            within: seconds(config.timeouts.request_seconds),
+        });
+    };
+    let (ledger, sessions) = (Arc::clone(ledger), Arc::clone(sessions));
+    GenerateFn::Agentic(AgenticFn {
+        router: (*router).clone(),
+        feed: (*feed).clone(),
+        spec: agentic.clone(),
+        sampling: spec.sampling.clone(),
+        max_context: spec.max_context_tokens,
+        queue: seconds(config.timeouts.queue_seconds),
+        collect: seconds(config.timeouts.collect_seconds),
+        book: Box::new(move |op| {
+            match &op {
+                Op::SessionOpened { id } => {
+                    sessions.lock().insert(id.clone());
+                }
+                Op::SessionClosed { id } => {
+                    sessions.lock().remove(id);
+                }
+                _ => {}
+            }
+            // A writer that has stopped says so itself.
+            drop(ledger.submit(vec![op]));
+        }),
+    })
+}

@@ -1,0 +1,88 @@
+//! Counters of a run, for the status and the manifest.
+
+use std::collections::BTreeMap;
+
+use rollout_engine::SampleEnd;
+use rollout_session::Sample;
+
+use crate::generate::{Generated, SessionTally};
+
+/// Different failures that are remembered.
+const FAILURES: usize = 16;
+
+/// Longest text of one.
+const FAILURE_TEXT: usize = 300;
+
+/// A failure and how often it happened.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Failure {
+    pub(crate) message: String,
+    pub(crate) count: u64,
+}
+
+/// Counters of this process.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Counters {
+    pub(crate) completed: u64,
+    pub(crate) truncated: u64,
+    pub(crate) aborted: u64,
+    pub(crate) agent_failed: u64,
+    pub(crate) infra_failed: u64,
+    pub(crate) generated_tokens: u64,
+    pub(crate) cached_tokens: u64,
+    pub(crate) reward_sum: f64,
+    pub(crate) reward_count: u64,
+    pub(crate) failures: BTreeMap<String, Failure>,
+}
+
+impl Counters {
+    pub(crate) fn generated(&mut self, generated: &Generated) {
+        if let SampleEnd::Finished { tokens, .. } | SampleEnd::Aborted { tokens } = generated.end {
+            self.generated_tokens += tokens;
+        }
+        for sample in &generated.samples {
+            let cached = sample.prefix_cache_info.cached_tokens;
+            self.cached_tokens += u64::try_from(cached).unwrap_or(0);
+        }
+        match generated.session {
+            Some(SessionTally::Completed) => self.completed += 1,
+            Some(SessionTally::Truncated) => self.truncated += 1,
+            Some(SessionTally::Aborted) => self.aborted += 1,
+            Some(SessionTally::AgentFailed) => self.agent_failed += 1,
+            Some(SessionTally::InfraFailed) => self.infra_failed += 1,
+            None => {}
+        }
+        let reason = match &generated.end {
+            SampleEnd::Infra { cause } => cause.as_str(),
+            SampleEnd::Rejected { reason } => reason.as_str(),
+            SampleEnd::Finished { .. } | SampleEnd::Aborted { .. } => return,
+        };
+        self.failed(reason, generated.problem.as_deref().unwrap_or_default());
+    }
+
+    pub(crate) fn failed(&mut self, reason: &str, message: &str) {
+        if !self.failures.contains_key(reason) && self.failures.len() >= FAILURES {
+            return;
+        }
+        let failure = self.failures.entry(reason.to_owned()).or_default();
+        failure.count += 1;
+        failure.message = message.chars().take(FAILURE_TEXT).collect();
+    }
+
+    pub(crate) fn kept<'a>(&mut self, samples: impl Iterator<Item = &'a Sample>, key: &str) {
+        for reward in samples.filter_map(|sample| sample.scalar_reward(key)) {
+            self.reward_sum += reward;
+            self.reward_count += 1;
+        }
+    }
+
+    /// The mean reward of kept samples.
+    pub(crate) fn reward_mean(&self) -> Option<f64> {
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "a job has far fewer than 2^52 samples"
+        )]
+        let count = self.reward_count as f64;
+        (self.reward_count > 0).then(|| self.reward_sum / count)
+    }
+}

@@ -1,0 +1,134 @@
+//! Kept groups on their way to the output: ledger first, then a part, then the step's files.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rollout_engine::{GroupIndex, Step, TakeId};
+
+use crate::error::DriverError;
+use crate::output::{OutputError, StepSummary, Writer};
+
+/// A kept group that is not in the output yet.
+#[derive(Debug, Clone)]
+pub(super) struct Kept {
+    pub(super) take: TakeId,
+    pub(super) step: Step,
+    pub(super) group: GroupIndex,
+    pub(super) rows: Arc<[u8]>,
+}
+
+/// Which kept groups wait for what.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    /// For the ledger's commit.
+    uncommitted: VecDeque<(u64, Kept)>,
+    /// Being written.
+    unwritten: usize,
+    /// The step whose files are wanted once nothing waits any more.
+    wanted: Option<(Step, bool)>,
+}
+
+impl Outbox {
+    pub(super) fn submitted(&mut self, number: u64, kept: Kept) {
+        self.uncommitted.push_back((number, kept));
+    }
+
+    /// Groups that are durable now, to be written as parts.
+    pub(super) fn committed(&mut self, number: u64) -> Vec<Kept> {
+        let mut durable = Vec::new();
+        while let Some((submission, _)) = self.uncommitted.front()
+            && *submission <= number
+            && let Some((_, kept)) = self.uncommitted.pop_front()
+        {
+            durable.push(kept);
+        }
+        self.unwritten += durable.len();
+        durable
+    }
+
+    pub(super) fn written(&mut self) {
+        self.unwritten = self.unwritten.saturating_sub(1);
+    }
+
+    pub(super) fn want(&mut self, step: Step, complete: bool) {
+        self.wanted = Some((step, complete));
+    }
+
+    /// The step whose files can be written.
+    pub(super) fn due(&mut self) -> Option<(Step, bool)> {
+        if self.unwritten > 0 || !self.uncommitted.is_empty() {
+            return None;
+        }
+        self.wanted.take()
+    }
+}
+
+/// Writes one part, again while the file system refuses, up to a limit.
+pub(super) async fn write_part(
+    output: Arc<Writer>,
+    kept: Kept,
+    patience: Duration,
+) -> Result<(), DriverError> {
+    let Kept {
+        take: _,
+        step,
+        group,
+        rows,
+    } = kept;
+    persist(patience, move || output.keep(step.0, group.0, &rows)).await
+}
+
+/// Writes the files of a step, again while the file system refuses, up to a limit.
+pub(super) async fn write_step(
+    output: Arc<Writer>,
+    summary: StepSummary,
+    patience: Duration,
+) -> Result<(), DriverError> {
+    persist(patience, move || output.finish_step(&summary).map(drop)).await
+}
+
+async fn persist(
+    patience: Duration,
+    write: impl Fn() -> Result<(), OutputError> + Send + Sync + 'static,
+) -> Result<(), DriverError> {
+    const PAUSE: Duration = Duration::from_secs(1);
+    let deadline = tokio::time::Instant::now() + patience;
+    let write = Arc::new(write);
+    loop {
+        let once = Arc::clone(&write);
+        let problem = match tokio::task::spawn_blocking(move || once()).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => {
+                if !may_pass(&error) || tokio::time::Instant::now() >= deadline {
+                    return Err(DriverError::Output {
+                        problem: chain(&error),
+                    });
+                }
+                chain(&error)
+            }
+            Err(error) => {
+                return Err(DriverError::Output {
+                    problem: error.to_string(),
+                });
+            }
+        };
+        tracing::warn!(problem, "the output was not written, trying again");
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// A full or failing file system may recover; a directory that is not ours will not.
+fn may_pass(error: &OutputError) -> bool {
+    matches!(error, OutputError::NoSpace { .. } | OutputError::Io { .. })
+}
+
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

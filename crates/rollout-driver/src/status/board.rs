@@ -1,0 +1,204 @@
+//! The current state, for whoever asks. Names are those of the job's status.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rollout_engine::{Book, HookOutcome, JobResult, Progress, Tally, TeardownSummary};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::run::Counters;
+
+/// What can be seen.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct View {
+    /// Running, `TearingDown`, Done.
+    pub phase: &'static str,
+    /// The attempt.
+    pub attempt: u64,
+    /// The current step.
+    pub step: u32,
+    /// Progress of the current step.
+    pub progress: ProgressView,
+    /// The last teardown.
+    pub teardown: TeardownView,
+    /// How the job ended.
+    pub result: Option<JobResult>,
+    /// Failures by reason, bounded.
+    pub recent_failures: Vec<FailureView>,
+}
+
+/// `status.progress`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProgressView {
+    step: u32,
+    groups: GroupsView,
+    sessions: SessionsView,
+    tokens: TokensView,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reward_mean: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct GroupsView {
+    target: u64,
+    kept: u64,
+    filtered: u64,
+    in_flight: u64,
+    recycled: u64,
+    failed: u64,
+    lost: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SessionsView {
+    active: u64,
+    completed: u64,
+    truncated: u64,
+    aborted: u64,
+    agent_failed: u64,
+    infra_failed: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+struct TokensView {
+    generated: u64,
+    discarded: u64,
+    cached: u64,
+}
+
+/// `status.teardown`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TeardownView {
+    fenced_sessions: u64,
+    aborted_requests: u64,
+    hook: Option<HookOutcome>,
+    drain_millis: u64,
+    stragglers: u64,
+    unproven: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    troubles: Vec<String>,
+}
+
+/// An entry of `status.recentFailures`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FailureView {
+    reason: String,
+    message: String,
+    count: u64,
+}
+
+/// Where the current state hangs.
+#[derive(Debug, Clone)]
+pub struct Board {
+    view: Arc<Mutex<Arc<View>>>,
+}
+
+impl Board {
+    /// A board of a driver that has done nothing yet.
+    pub fn new(attempt: u64) -> Self {
+        Self {
+            view: Arc::new(Mutex::new(Arc::new(View {
+                phase: "Running",
+                attempt,
+                step: 0,
+                progress: ProgressView::default(),
+                teardown: TeardownView::default(),
+                result: None,
+                recent_failures: Vec::new(),
+            }))),
+        }
+    }
+
+    /// The state now.
+    pub fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view.lock())
+    }
+
+    /// The state as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::to_value(&*self.view()).unwrap_or_default()
+    }
+
+    pub(crate) fn show(
+        &self,
+        progress: &Progress,
+        tally: &Tally,
+        counters: &Counters,
+        teardown: &TeardownSummary,
+    ) {
+        let sum = |by_reason: &std::collections::BTreeMap<String, u64>| by_reason.values().sum();
+        let mut slot = self.view.lock();
+        let attempt = slot.attempt;
+        *slot = Arc::new(View {
+            phase: if progress.tearing_down {
+                "TearingDown"
+            } else {
+                "Running"
+            },
+            attempt,
+            step: progress.step.0,
+            progress: ProgressView {
+                step: progress.step.0,
+                groups: GroupsView {
+                    target: progress.target,
+                    kept: tally.kept,
+                    filtered: sum(&tally.filtered),
+                    in_flight: progress.groups_in_flight,
+                    recycled: sum(&tally.recycled),
+                    failed: sum(&tally.failed),
+                    lost: sum(&tally.lost),
+                },
+                sessions: SessionsView {
+                    active: progress.samples_in_flight,
+                    completed: counters.completed,
+                    truncated: counters.truncated,
+                    aborted: counters.aborted,
+                    agent_failed: counters.agent_failed,
+                    infra_failed: progress.infra_failures,
+                },
+                tokens: TokensView {
+                    generated: counters.generated_tokens,
+                    discarded: progress.discarded_tokens,
+                    cached: counters.cached_tokens,
+                },
+                reward_mean: counters.reward_mean().map(|mean| format!("{mean:.2}")),
+            },
+            teardown: TeardownView {
+                fenced_sessions: teardown.fenced_sessions,
+                aborted_requests: teardown.aborted_requests,
+                hook: (progress.tearing_down || teardown.millis > 0).then_some(teardown.hook),
+                drain_millis: teardown.drain_millis,
+                stragglers: teardown.stragglers,
+                unproven: teardown.unproven,
+                troubles: teardown.troubles.clone(),
+            },
+            result: None,
+            recent_failures: counters
+                .failures
+                .iter()
+                .map(|(reason, failure)| FailureView {
+                    reason: reason.clone(),
+                    message: failure.message.clone(),
+                    count: failure.count,
+                })
+                .collect(),
+        });
+    }
+
+    pub(crate) fn decided(&self, book: &Book, result: &JobResult) {
+        let mut slot = self.view.lock();
+        let mut view = View::clone(&slot);
+        view.phase = "Done";
+        view.result = Some(result.clone());
+        if view.progress.groups.kept == 0 {
+            view.progress.groups.kept = book.total().kept;
+        }
+        *slot = Arc::new(view);
+    }
+}

@@ -1,0 +1,51 @@
+//! `GET /status` with an ETag, and `GET /health`.
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use sha2::{Digest, Sha256};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::Board;
+
+/// Serves the board until `over` is cancelled.
+pub async fn serve(listener: TcpListener, board: Board, over: CancellationToken) {
+    let app = Router::new()
+        .route("/status", get(status))
+        .route("/health", get(|| async { "ok" }))
+        .with_state(board);
+    let served = axum::serve(listener, app)
+        .with_graceful_shutdown(async move { over.cancelled().await })
+        .await;
+    if let Err(error) = served {
+        tracing::warn!(%error, "the status server ended");
+    }
+}
+
+async fn status(State(board): State<Board>, headers: HeaderMap) -> Response {
+    let body = board.json();
+    let tag = etag(&body.to_string());
+    let known = headers
+        .get(header::IF_NONE_MATCH)
+        .and_then(|value| value.to_str().ok());
+    if known == Some(tag.as_str()) {
+        return (StatusCode::NOT_MODIFIED, [(header::ETAG, tag)]).into_response();
+    }
+    ([(header::ETAG, tag)], Json(body)).into_response()
+}
+
+fn etag(body: &str) -> String {
+    use std::fmt::Write;
+
+    let digest = Sha256::digest(body.as_bytes());
+    let mut tag = String::from("\"");
+    for byte in digest.iter().take(16) {
+        // Writing to a string cannot fail.
+        let _ = write!(tag, "{byte:02x}");
+    }
+    tag.push('"');
+    tag
+}

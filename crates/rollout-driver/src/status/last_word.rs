@@ -1,0 +1,97 @@
+//! The last word: what the controller learns of a driver that has ended. At most 3 KiB of JSON.
+
+use std::io;
+use std::path::Path;
+
+use rollout_engine::{JobResult, Reason};
+use serde_json::{Value, json};
+
+use super::Board;
+use crate::error::DriverError;
+
+/// A termination message holds 4096 bytes; we leave room.
+const LIMIT: usize = 3072;
+
+/// What is said.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LastWord {
+    word: Value,
+}
+
+impl LastWord {
+    /// The last word of a run with this outcome.
+    pub fn new(
+        board: &Board,
+        outcome: &Result<JobResult, DriverError>,
+        (files, samples): (u64, u64),
+        output: &Path,
+    ) -> Self {
+        let view = board.json();
+        let result = match outcome {
+            Ok(result) if result.reason == Reason::Interrupted => {
+                json!({"reason": "interrupted", "message": result.message, "success": false})
+            }
+            Ok(result) => json!(result),
+            Err(error) => {
+                json!({"reason": "crashed", "message": text(error), "success": false})
+            }
+        };
+        let part = |name: &str| view.get(name).cloned().unwrap_or(Value::Null);
+        Self {
+            word: json!({
+                "version": 1,
+                "result": result,
+                "progress": part("progress"),
+                "teardown": part("teardown"),
+                "output": {"url": output.display().to_string(), "samples": samples, "files": files},
+                "recentFailures": part("recentFailures"),
+            }),
+        }
+    }
+
+    /// The JSON text, bounded: details go before the result does.
+    pub fn text(&self) -> String {
+        let mut word = self.word.clone();
+        let mut text = word.to_string();
+        for detail in [
+            "/recentFailures",
+            "/teardown/troubles",
+            "/progress",
+            "/teardown",
+        ] {
+            if text.len() <= LIMIT {
+                return text;
+            }
+            if let Some(value) = word.pointer_mut(detail) {
+                *value = Value::Null;
+            }
+            text = word.to_string();
+        }
+        if text.len() > LIMIT
+            && let Some(Value::String(message)) = word.pointer_mut("/result/message")
+        {
+            *message = message.chars().take(512).collect();
+            text = word.to_string();
+        }
+        text
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        std::fs::write(path, self.text())
+    }
+}
+
+/// An error with its causes.
+fn text(error: &DriverError) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
