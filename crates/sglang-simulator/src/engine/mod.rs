@@ -138,9 +138,10 @@ impl Engine {
 
     /// Acts on the state at the present time, then hands out what happened.
     fn act<R>(&self, action: impl FnOnce(&mut State, Nanos) -> R) -> R {
-        let now = self.clock.now();
         let (result, ended) = {
             let mut state = self.state.lock();
+            // under the lock, so that time never goes back
+            let now = self.clock.now();
             let result = action(&mut state, now);
             (result, state.deliver(now))
         };

@@ -21,9 +21,9 @@ impl Engine {
 
     /// Brings everything up to now, and answers when to come again.
     fn tick(&self) -> Option<Instant> {
-        let now = self.clock.now();
         let (ended, next) = {
             let mut state = self.state.lock();
+            let now = self.clock.now();
             state.notice_leavers(now);
             (state.deliver(now), state.next_wake())
         };

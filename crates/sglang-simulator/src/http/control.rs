@@ -1,5 +1,6 @@
 //! Calls that change the engine.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -170,12 +171,13 @@ fn missing(call: Control, field: &str, fields: &Map<String, Value>) -> ApiError 
     place(call).invalid(&[Problem::new("missing", &location, "Field required", &input)])
 }
 
-/// A path that nobody could load: it is absolute and names nothing that looks like a model, or it is no hub id.
-fn unloadable(path: &str) -> Option<String> {
-    let parts = path.split('/').count();
-    let looks_local = path.starts_with('/') && path.trim_matches('/').contains('/');
-    let looks_hub = !path.starts_with('/') && !path.is_empty() && parts <= 2;
-    if looks_local || looks_hub {
+/// Why no weights could be loaded from a path. There are none to load here: a hub id is believed, a directory counts when it exists
+/// or lies beside the model.
+fn unloadable(app: &App, path: &str) -> Option<String> {
+    let is_hub_id = !path.starts_with('/')
+        && (1..=2).contains(&path.split('/').filter(|part| !part.is_empty()).count());
+    let beside = Path::new(path).parent() == Path::new(&app.config.server.model_path).parent();
+    if is_hub_id || (beside && path.starts_with('/')) || Path::new(path).is_dir() {
         return None;
     }
     Some(format!(
@@ -190,7 +192,7 @@ async fn update_from_disk(
     let Some(path) = fields.get("model_path").and_then(Value::as_str) else {
         return Err(missing(Control::UpdateFromDisk, "model_path", fields));
     };
-    if let Some(message) = unloadable(path) {
+    if let Some(message) = unloadable(app, path) {
         let failure = json!({"success": false, "message": message, "num_paused_requests": 0});
         return Ok(reply::json_of(StatusCode::BAD_REQUEST, &failure));
     }

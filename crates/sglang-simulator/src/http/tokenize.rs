@@ -49,12 +49,14 @@ pub(super) async fn tokenize(app: Arc<App>, request: Request) -> Response {
                 let kwargs = fields
                     .get("chat_template_kwargs")
                     .and_then(Value::as_object);
-                let tools = fields.get("tools").cloned().unwrap_or_else(|| json!([]));
-                one(
-                    render(&app, messages, &tools, kwargs.unwrap_or(&Map::new()))
-                        .map_err(refuse)?
-                        .to_vec(),
+                one(render(
+                    &app,
+                    messages,
+                    fields.get("tools"),
+                    kwargs.unwrap_or(&Map::new()),
                 )
+                .map_err(refuse)?
+                .to_vec())
             }
             _ => return Err(refuse("Either prompt or messages must be provided.")),
         };

@@ -27,7 +27,7 @@ impl Scheduler {
                     target,
                 } => {
                     let reached = now.saturating_sub(start) / step;
-                    let taken = reached.min(target);
+                    let taken = reached.clamp(done, target);
                     self.take_steps(start, step, done, taken);
                     if taken < target {
                         self.phase = Phase::Decode {

@@ -28,10 +28,12 @@ pub(crate) fn of_output(
     let mut text = tokenizer
         .decode(&ids, options.skip_special_tokens)
         .unwrap_or_default();
-    if let (true, Stop::Text(stop)) = (trim, output.stop()) {
-        if let Some(at) = text.find(&**stop) {
-            text.truncate(at);
-        }
+    if let (Ending::Complete, Stop::Text(stop)) = (ending, output.stop()) {
+        // what the last token brought after the stop text goes in any case
+        let at = text
+            .find(&**stop)
+            .map(|at| if trim { at } else { at + stop.len() });
+        text.truncate(at.unwrap_or(text.len()));
     }
     text
 }

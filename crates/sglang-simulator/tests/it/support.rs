@@ -9,18 +9,18 @@ use tower::ServiceExt;
 
 /// A status with a body.
 #[derive(Debug)]
-pub struct Reply {
-    pub status: u16,
-    pub text: String,
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) text: String,
 }
 
 impl Reply {
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
     }
 
     /// The events of a stream, without the last `[DONE]`.
-    pub fn events(&self) -> Vec<Value> {
+    pub(crate) fn events(&self) -> Vec<Value> {
         let mut lines: Vec<_> = self
             .text
             .split("\n\n")
@@ -35,11 +35,11 @@ impl Reply {
     }
 }
 
-pub fn simulator(config: Config) -> Simulator {
+pub(crate) fn simulator(config: Config) -> Simulator {
     Simulator::new(config).expect("a valid configuration")
 }
 
-pub async fn post(simulator: &Simulator, path: &str, body: Value) -> Reply {
+pub(crate) async fn post(simulator: &Simulator, path: &str, body: Value) -> Reply {
     let request = Request::post(path)
         .header("content-type", "application/json")
         .body(Body::from(body.to_string()))
@@ -47,7 +47,7 @@ pub async fn post(simulator: &Simulator, path: &str, body: Value) -> Reply {
     call(simulator, request).await
 }
 
-pub async fn get(simulator: &Simulator, path: &str) -> Reply {
+pub(crate) async fn get(simulator: &Simulator, path: &str) -> Reply {
     call(
         simulator,
         Request::get(path).body(Body::empty()).expect("a request"),
@@ -55,7 +55,7 @@ pub async fn get(simulator: &Simulator, path: &str) -> Reply {
     .await
 }
 
-pub async fn call(simulator: &Simulator, request: Request<Body>) -> Reply {
+pub(crate) async fn call(simulator: &Simulator, request: Request<Body>) -> Reply {
     let response = simulator
         .router()
         .oneshot(request)

@@ -231,20 +231,24 @@ pub(super) fn token_logprobs(app: &App, lists: &Logprobs, from: usize) -> Vec<To
                 .and_then(|tops| tops[position].as_ref());
             let token = text.clone().unwrap_or_default();
             TokenLogprob {
-                bytes: token.as_bytes().to_vec(),
+                bytes: app.tokenizer.token_bytes(*id).unwrap_or_default(),
                 token,
                 logprob: value.unwrap_or_default(),
-                top_logprobs: tops.into_iter().flatten().map(top_of).collect(),
+                top_logprobs: tops
+                    .into_iter()
+                    .flatten()
+                    .map(|top| top_of(app, top))
+                    .collect(),
                 token_id: with_id.then_some(*id),
             }
         })
         .collect()
 }
 
-fn top_of((value, _, text): &Triple) -> TopLogprob {
+fn top_of(app: &App, (value, id, text): &Triple) -> TopLogprob {
     let token = text.clone().unwrap_or_default();
     TopLogprob {
-        bytes: token.as_bytes().to_vec(),
+        bytes: app.tokenizer.token_bytes(*id).unwrap_or_default(),
         token,
         logprob: value.unwrap_or_default(),
     }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use rollout_tokenizer::ChatTemplateInput;
-use serde_json::{Map, Number, Value, json};
+use rollout_tokenizer::{ChatTemplateInput, sglang_tools};
+use serde_json::{Map, Number, Value};
 
 use super::BAD_REQUEST_ERROR;
 use crate::http::App;
@@ -45,6 +45,29 @@ impl ChatRequest {
         };
         chat.check()?;
         Ok(chat)
+    }
+
+    /// Arguments of earlier calls are JSON objects in a text.
+    fn check_calls(&self) -> Result<(), ApiError> {
+        let calls = self
+            .messages()
+            .iter()
+            .filter(|message| message["role"] == "assistant")
+            .filter_map(|message| message["tool_calls"].as_array())
+            .flatten();
+        for call in calls {
+            let Some(arguments) = call["function"]["arguments"].as_str() else {
+                continue;
+            };
+            let problem = match serde_json::from_str::<Value>(arguments) {
+                Ok(Value::Object(_)) => continue,
+                Ok(_) => "a JSON object",
+                Err(_) => "valid JSON",
+            };
+            let message = format!("Assistant tool call function.arguments must be {problem}.");
+            return Err(ApiError::OpenAi(message, "BadRequest"));
+        }
+        Ok(())
     }
 
     fn check(&self) -> Result<(), ApiError> {
@@ -108,7 +131,8 @@ impl ChatRequest {
 
     fn number(&self, name: &str) -> Option<Number> {
         match self.get(name)? {
-            Value::Number(number) => Some(number.clone()),
+            // pydantic makes it a float
+            Value::Number(number) => Number::from_f64(number.as_f64()?),
             Value::String(text) => Number::from_f64(text.trim().parse().ok()?),
             _ => None,
         }
@@ -211,6 +235,7 @@ impl ChatRequest {
                 serde_json::from_value(ids.clone()).map_err(|error| refuse(error.to_string()))?;
             return Ok(ids.into());
         }
+        self.check_calls()?;
         let kwargs = self
             .get("chat_template_kwargs")
             .and_then(Value::as_object)
@@ -219,20 +244,9 @@ impl ChatRequest {
         let with_tools = self
             .get("tool_choice")
             .is_none_or(|choice| choice != "none");
-        let tools: Vec<_> = self
-            .tools()
-            .iter()
-            .filter(|_| with_tools)
-            .cloned()
-            .map(as_seen_by_template)
-            .collect();
-        render(
-            app,
-            &Value::from(self.messages()),
-            &Value::from(tools),
-            &kwargs,
-        )
-        .map_err(refuse)
+        let tools = self.get("tools").filter(|_| with_tools);
+        let of_template = |message| ApiError::OpenAi(message, "BadRequest");
+        render(app, &Value::from(self.messages()), tools, &kwargs).map_err(of_template)
     }
 
     /// Checks everything and plans the outputs, one per sample.
@@ -306,35 +320,24 @@ impl ChatRequest {
     }
 }
 
-/// SGLang adds a field to every tool before the template sees it.
-fn as_seen_by_template(mut tool: Value) -> Value {
-    if let Some(fields) = tool.as_object_mut() {
-        fields.entry("defer_loading").or_insert(Value::Null);
-    }
-    tool
-}
-
 /// Renders messages to ids.
 pub(in crate::http) fn render(
     app: &App,
     messages: &Value,
-    tools: &Value,
+    tools: Option<&Value>,
     kwargs: &Map<String, Value>,
 ) -> Result<Arc<[u32]>, String> {
-    let input = ChatTemplateInput {
-        messages,
-        tools: Some(tools).filter(|tools| **tools != json!([])),
-        add_generation_prompt: true,
-        kwargs,
-    };
-    let text = app
-        .tokenizer
-        .apply_chat_template(&input)
-        .map_err(|error| error.to_string())?;
-    app.tokenizer
-        .encode(&text)
-        .map(Into::into)
-        .map_err(|error| error.to_string())
+    let rendered = sglang_tools(tools).and_then(|tools| {
+        let input = ChatTemplateInput {
+            messages,
+            tools: tools.as_ref(),
+            add_generation_prompt: true,
+            kwargs,
+        };
+        app.tokenizer
+            .encode(&app.tokenizer.apply_chat_template(&input)?)
+    });
+    rendered.map(Into::into).map_err(|error| error.to_string())
 }
 
 fn is_true(value: Option<&Value>) -> bool {

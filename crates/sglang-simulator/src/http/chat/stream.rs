@@ -133,7 +133,14 @@ impl Sample {
         }
         let ended = chunk.ending.is_some();
         let mut logprobs = self.new_logprobs(chunk);
-        for field in self.new_texts(&chunk.text, ended) {
+        let mut texts = self.new_texts(&chunk.text, ended);
+        if texts.is_empty() && ended && logprobs.is_some() {
+            texts.push(("content", "".into()));
+        }
+        for field in texts {
+            if logprobs.is_some() {
+                self.logprobs_sent = chunk.output_ids.len();
+            }
             events.push(self.delta(&[field], logprobs.take()));
         }
         for call in self.new_calls(&chunk.text) {
@@ -173,7 +180,9 @@ impl Sample {
     fn new_logprobs(&mut self, chunk: &Answer) -> Option<Value> {
         let facts = Facts::of(&chunk.meta_info);
         let entries = token_logprobs(&self.app, facts.logprobs?, self.logprobs_sent);
-        self.logprobs_sent += entries.len();
+        if entries.is_empty() {
+            return None;
+        }
         Some(json!({"content": entries}))
     }
 

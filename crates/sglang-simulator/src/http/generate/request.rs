@@ -233,13 +233,13 @@ impl GenerateRequest {
             .collect()
     }
 
-    fn rids(&self, count: usize, samples: usize) -> Result<Vec<Arc<str>>, ApiError> {
+    fn rids(&self, is_list: bool, count: usize, samples: usize) -> Result<Vec<Arc<str>>, ApiError> {
         if samples > 1 {
             return Ok((0..count * samples).map(|_| new_rid()).collect());
         }
         match &self.rid {
             None => Ok((0..count).map(|_| new_rid()).collect()),
-            Some(Inputs::One(rid)) if self.batch_size().is_none() => Ok(vec![rid.as_str().into()]),
+            Some(Inputs::One(rid)) if !is_list => Ok(vec![rid.as_str().into()]),
             Some(Inputs::One(rid)) => Ok((0..count)
                 .map(|index| format!("{rid}_{index}").into())
                 .collect()),
@@ -296,12 +296,13 @@ impl GenerateRequest {
 
     /// Checks everything and plans the outputs.
     pub(super) fn prepare(mut self, app: &App) -> Result<Vec<Prepared>, ApiError> {
+        let is_list = self.batch_size().is_some();
         let prompts = self.prompts(app)?;
         let params = (0..prompts.len())
             .map(|index| self.params(index))
             .collect::<Result<Vec<_>, _>>()?;
         let samples = params.first().map_or(1, SamplingParams::samples);
-        let rids = self.rids(prompts.len(), samples)?;
+        let rids = self.rids(is_list, prompts.len(), samples)?;
         let mut prepared = Vec::with_capacity(rids.len());
         for (index, (prompt, params)) in prompts.into_iter().zip(params).enumerate() {
             params.verify(app.vocab_size).map_err(ApiError::Native)?;
