@@ -12,7 +12,7 @@ fn shown(tool: &Value) -> String {
 fn fields_keep_the_clients_order_and_missing_ones_are_null() {
     assert_eq!(
         shown(
-            json!({"type": "function", "function": {"parameters": {"b": 1, "a": 2}, "name": "f", "description": "d"}})
+            &json!({"type": "function", "function": {"parameters": {"b": 1, "a": 2}, "name": "f", "description": "d"}})
         ),
         r#"{"type":"function","function":{"parameters":{"b":1,"a":2},"name":"f","description":"d"},"defer_loading":null}"#
     );
@@ -26,7 +26,7 @@ fn fields_keep_the_clients_order_and_missing_ones_are_null() {
 fn unknown_fields_are_dropped_and_strict_is_shown_when_it_is_set() {
     assert_eq!(
         shown(
-            json!({"type": "function", "extra": 1, "function": {"name": "g", "strict": true, "x": 2, "description": null}})
+            &json!({"type": "function", "extra": 1, "function": {"name": "g", "strict": true, "x": 2, "description": null}})
         ),
         r#"{"type":"function","function":{"name":"g","strict":true,"description":null,"parameters":null},"defer_loading":null}"#
     );
@@ -54,15 +54,15 @@ fn malformed_tools_are_errors_that_name_the_place() {
         (json!({}), "tools: must be an array"),
         (json!(["f"]), "tools[0]: must be an object"),
         (
-            json!([{"name": "f"}]),
+            &json!([{"name": "f"}]),
             "tools[0].function: must be an object",
         ),
         (
-            json!([{"function": {}}]),
+            &json!([{"function": {}}]),
             "tools[0].function.name: must be a string",
         ),
         (
-            json!([{"function": {"name": "f", "description": 1}}]),
+            &json!([{"function": {"name": "f", "description": 1}}]),
             "tools[0].function.description: must be a string or null",
         ),
     ] {
