@@ -3,6 +3,7 @@
 //! In order: structure (types, bounds, unknown fields), CEL rules of the definition, pod templates and other schemaless parts, flags that
 //! the operator owns. An object whose structure is wrong is not looked at further: rules would only repeat it.
 
+mod defaults;
 mod flags;
 mod kinds;
 mod metadata;
@@ -36,10 +37,11 @@ pub fn validate_update(object: &Value, old: &Value) -> Vec<Violation> {
 
 /// The object with the defaults of its schema, as the API server stores it.
 pub fn with_defaults(object: &Value) -> Value {
-    match Kind::of(object) {
-        Some(kind) => kube_cel::apply_defaults(kind.schema(), object),
-        None => object.clone(),
+    let mut object = object.clone();
+    if let Some(kind) = Kind::of(&object) {
+        defaults::fill(kind.schema(), &mut object);
     }
+    object
 }
 
 fn check(object: &Value, old: Option<&Value>) -> Vec<Violation> {
@@ -52,7 +54,8 @@ fn check(object: &Value, old: Option<&Value>) -> Vec<Violation> {
     if found.iter().any(Violation::is_error) {
         return found;
     }
-    found.extend(kind.rules(&metadata::named(object), old));
+    let stored = with_defaults(&metadata::named(object));
+    found.extend(kind.rules(&stored, old.map(with_defaults).as_ref()));
     let spec = &object["spec"];
     let beyond = match kind.name {
         meta::POOL_KIND => beyond_rules::<SGLangPoolSpec>(spec, templates::pool),

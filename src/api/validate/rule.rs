@@ -1,26 +1,133 @@
-//! The CEL rules of a definition, evaluated from the definition itself.
+//! The CEL rules of a definition, evaluated from the definition itself: one source of truth, and the rule's own message.
+//!
+//! Rules are compiled once per process. They are evaluated where the API server evaluates them: at every object, list and map of the schema
+//! that has some and that is in the object; rules that name `oldSelf` only when there is an old value at the same place. (Items of lists
+//! have no such rules: matching old items needs keys.) A rule that cannot be evaluated refuses the object, as on the server.
 
-use kube_cel::{CompiledSchema, Validator, compile_schema};
+use cel::{Context, Program};
 use serde_json::Value;
 
 use super::violation::Violation;
+use crate::api::manifest::path;
 
-/// Compiled rules of one kind.
-pub(super) struct CelRules(CompiledSchema);
+/// Rules at one place of a schema, and at the places below it.
+pub(super) struct CelRules {
+    here: Vec<Rule>,
+    properties: Vec<(String, CelRules)>,
+    items: Option<Box<CelRules>>,
+    entries: Option<Box<CelRules>>,
+}
+
+struct Rule {
+    program: Result<Program, String>,
+    about_change: bool,
+    message: String,
+    field: String,
+}
 
 impl CelRules {
     pub(super) fn compile(schema: &Value) -> Self {
-        Self(compile_schema(schema))
-    }
-
-    /// Rules that an object breaks; with an old object also those about changes.
-    pub(super) fn broken(&self, object: &Value, old: Option<&Value>) -> Vec<Violation> {
-        match Validator::new().validate_compiled(&self.0, object, old) {
-            Ok(()) => Vec::new(),
-            Err(errors) => errors
-                .into_iter()
-                .map(|error| Violation::error(error.field_path, error.message))
+        let below = |keyword: &str| {
+            let inner = Self::compile(&schema[keyword]);
+            (!inner.is_empty()).then(|| Box::new(inner))
+        };
+        let properties = schema["properties"].as_object().into_iter().flatten();
+        let rules = schema["x-kubernetes-validations"].as_array();
+        Self {
+            here: rules.into_iter().flatten().map(Rule::compile).collect(),
+            properties: properties
+                .map(|(name, inner)| (name.clone(), Self::compile(inner)))
+                .filter(|(_, inner)| !inner.is_empty())
                 .collect(),
+            items: schema["items"].is_object().then(|| below("items")).flatten(),
+            entries: schema["additionalProperties"]
+                .is_object()
+                .then(|| below("additionalProperties"))
+                .flatten(),
         }
     }
+
+    fn is_empty(&self) -> bool {
+        self.here.is_empty()
+            && self.properties.is_empty()
+            && self.items.is_none()
+            && self.entries.is_none()
+    }
+
+    /// Rules that an object breaks; with an old object also those about changes. Both have their defaults already.
+    pub(super) fn broken(&self, object: &Value, old: Option<&Value>) -> Vec<Violation> {
+        let mut found = Vec::new();
+        self.walk(object, old, "", &mut found);
+        found
+    }
+
+    fn walk(&self, value: &Value, old: Option<&Value>, at: &str, found: &mut Vec<Violation>) {
+        if !self.here.is_empty() {
+            found.extend(evaluate(&self.here, value, old, at));
+        }
+        for (name, rules) in &self.properties {
+            if let Some(inner) = value.get(name) {
+                let old = old.and_then(|old| old.get(name));
+                rules.walk(inner, old, &path::member(at, name), found);
+            }
+        }
+        if let (Some(rules), Value::Array(items)) = (&self.items, value) {
+            for (position, item) in items.iter().enumerate() {
+                rules.walk(item, None, &path::index(at, position), found);
+            }
+        }
+        if let (Some(rules), Value::Object(entries)) = (&self.entries, value) {
+            for (name, inner) in entries {
+                let old = old.and_then(|old| old.get(name));
+                rules.walk(inner, old, &path::member(at, name), found);
+            }
+        }
+    }
+}
+
+impl Rule {
+    fn compile(rule: &Value) -> Self {
+        let text = |keyword: &str| rule[keyword].as_str().unwrap_or_default();
+        let source = text("rule");
+        Self {
+            program: Program::compile(source).map_err(|error| format!("{source}: {error}")),
+            about_change: source.contains("oldSelf"),
+            message: text("message").to_owned(),
+            field: text("fieldPath").to_owned(),
+        }
+    }
+
+    fn holds(&self, context: &Context<'_, '_>) -> Result<bool, String> {
+        let program = self.program.as_ref().map_err(String::clone)?;
+        match program.execute(context) {
+            Ok(cel::Value::Bool(holds)) => Ok(holds),
+            Ok(other) => Err(format!("gives {:?}, not true or false", other.type_of())),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+fn evaluate(rules: &[Rule], value: &Value, old: Option<&Value>, at: &str) -> Vec<Violation> {
+    let mut context = Context::default();
+    let variables = [("self", Some(value)), ("oldSelf", old)];
+    for (name, value) in variables {
+        if let Some(value) = value
+            && let Err(error) = context.add_variable(name, value)
+        {
+            return vec![Violation::error(at, format!("cannot be given to rules: {error}"))];
+        }
+    }
+    rules
+        .iter()
+        .filter(|rule| !rule.about_change || old.is_some())
+        .filter_map(|rule| {
+            let message = match rule.holds(&context) {
+                Ok(true) => return None,
+                Ok(false) => rule.message.clone(),
+                Err(error) => format!("{} (the rule cannot be evaluated: {error})", rule.message),
+            };
+            let path = format!("{at}{}", rule.field);
+            Some(Violation::error(path.trim_start_matches('.'), message))
+        })
+        .collect()
 }
