@@ -4,6 +4,7 @@ mod agent;
 mod crds;
 mod driver;
 mod local;
+mod logging;
 mod plugins;
 mod router;
 mod samples;
@@ -44,9 +45,24 @@ enum Command {
     Plugins(plugins::Args),
 }
 
+impl Command {
+    /// Servers tell what they do; commands for people only what is wrong.
+    fn log_level(&self) -> &'static str {
+        match self {
+            Self::Local(_) | Self::Validate(_) | Self::Crds(_) | Self::Samples(_) => "warn",
+            Self::SimulateEngine(_)
+            | Self::Router(_)
+            | Self::Driver(_)
+            | Self::Agent(_)
+            | Self::Plugins(_) => "info",
+        }
+    }
+}
+
 /// Parses the command line and runs the sub-command. Errors go to standard error, with their causes.
 pub async fn main() -> ExitCode {
     let cli = Cli::parse();
+    logging::init(cli.command.log_level());
     let result = match cli.command {
         Command::Local(args) => local::run(args).await,
         Command::Validate(args) => validate::run(args).await,

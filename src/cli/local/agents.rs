@@ -64,9 +64,20 @@ struct Demand {
 
 /// Starts and ends pods until `cancel`.
 pub(super) async fn run(pods: Pods, router: RouterUrls, cancel: CancellationToken) {
-    let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(5)).build().unwrap_or_default();
+    let client = reqwest::Client::builder()
+        .no_proxy()
+        .timeout(Duration::from_secs(5))
+        .build()
+        .unwrap_or_default();
     let mut running = JoinSet::new();
-    let mut slots: Vec<Slot> = (0..pods.slots).map(|number| Slot { number, generation: 0, busy: false, failures: 0 }).collect();
+    let mut slots: Vec<Slot> = (0..pods.slots)
+        .map(|number| Slot {
+            number,
+            generation: 0,
+            busy: false,
+            failures: 0,
+        })
+        .collect();
     let mut ticks = interval(POLL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -109,7 +120,11 @@ impl Slot {
     }
 
     fn pause(&self) -> Duration {
-        if self.failures == 0 { Duration::ZERO } else { Duration::from_millis(250 << self.failures.min(5)) }
+        if self.failures == 0 {
+            Duration::ZERO
+        } else {
+            Duration::from_millis(250 << self.failures.min(5))
+        }
     }
 }
 
@@ -120,7 +135,10 @@ fn pods_wanted(demand: &Demand, concurrent: u32) -> u32 {
 
 async fn read_demand(client: &reqwest::Client, router: &RouterUrls, pods: &Pods) -> Option<Demand> {
     let url = format!("{}/demand", router.control_url);
-    let request = client.get(url).query(&[("job", &pods.job)]).bearer_auth(&pods.secrets.control_token);
+    let request = client
+        .get(url)
+        .query(&[("job", &pods.job)])
+        .bearer_auth(&pods.secrets.control_token);
     match request.send().await {
         Ok(response) => response.error_for_status().ok()?.json().await.ok(),
         Err(error) => {
@@ -145,21 +163,47 @@ async fn pod(
     }
     let started = tokio::time::Instant::now();
     if let Err(error) = run_pod(&pods, &router, slot, generation, &cancel).await {
-        tracing::warn!(slot, generation, error = format!("{error:#}"), "an agent pod failed");
+        tracing::warn!(
+            slot,
+            generation,
+            error = format!("{error:#}"),
+            "an agent pod failed"
+        );
     }
     (slot, started.elapsed() > TOO_SHORT)
 }
 
-async fn run_pod(pods: &Pods, router: &str, slot: u32, generation: u32, cancel: &CancellationToken) -> anyhow::Result<()> {
+async fn run_pod(
+    pods: &Pods,
+    router: &str,
+    slot: u32,
+    generation: u32,
+    cancel: &CancellationToken,
+) -> anyhow::Result<()> {
     let name = format!("agent-{slot}-{generation}");
     let directory = pods.directory.join(&name);
     tokio::fs::create_dir_all(&directory).await?;
     let directory_text = directory.display().to_string();
     let log = pods.logs.join(format!("agent-{slot}.log"));
-    let mut launcher_args: Vec<String> = ["agent", "launch", "--exit-with-stdin", "--claim-token-stdin"].map(str::to_owned).to_vec();
-    launcher_args.extend(["--router".to_owned(), router.to_owned(), "--directory".to_owned(), directory_text.clone()]);
+    let mut launcher_args: Vec<String> = [
+        "agent",
+        "launch",
+        "--exit-with-stdin",
+        "--claim-token-stdin",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    launcher_args.extend([
+        "--router".to_owned(),
+        router.to_owned(),
+        "--directory".to_owned(),
+        directory_text.clone(),
+    ]);
     launcher_args.extend(["--concurrent".to_owned(), pods.concurrent.to_string()]);
-    launcher_args.extend(["--sessions-per-pod".to_owned(), pods.sessions_per_pod.to_string()]);
+    launcher_args.extend([
+        "--sessions-per-pod".to_owned(),
+        pods.sessions_per_pod.to_string(),
+    ]);
     let mut launcher = Process::start(&Spec {
         name: format!("{name} launcher"),
         program: pods.program.clone(),
@@ -169,7 +213,9 @@ async fn run_pod(pods: &Pods, router: &str, slot: u32, generation: u32, cancel: 
         announces: false,
     })
     .await?;
-    let mut shim_args: Vec<String> = ["agent", "exec", "--exit-with-stdin", "--directory"].map(str::to_owned).to_vec();
+    let mut shim_args: Vec<String> = ["agent", "exec", "--exit-with-stdin", "--directory"]
+        .map(str::to_owned)
+        .to_vec();
     shim_args.push(directory_text);
     shim_args.extend(pods.agent.iter().cloned());
     let shim = Process::start(&Spec {
@@ -205,9 +251,21 @@ mod tests {
 
     #[test]
     fn as_many_pods_as_sessions_need() {
-        let demand = Demand { waiting: 3, assigned: 6 };
+        let demand = Demand {
+            waiting: 3,
+            assigned: 6,
+        };
         assert_eq!(pods_wanted(&demand, 1), 9);
         assert_eq!(pods_wanted(&demand, 4), 3);
-        assert_eq!(pods_wanted(&Demand { waiting: 0, assigned: 0 }, 4), 0);
+        assert_eq!(
+            pods_wanted(
+                &Demand {
+                    waiting: 0,
+                    assigned: 0
+                },
+                4
+            ),
+            0
+        );
     }
 }

@@ -96,7 +96,13 @@ impl Display {
             }
             bar
         });
-        Self { bar, last_line: String::new(), last_shown: None, tokens: None, rate: 0.0 }
+        Self {
+            bar,
+            last_line: String::new(),
+            last_shown: None,
+            tokens: None,
+            rate: 0.0,
+        }
     }
 
     /// Shows what the driver says now.
@@ -115,7 +121,11 @@ impl Display {
             bar.set_length(status.progress.groups.target.max(1));
             bar.set_position(status.progress.groups.kept);
             bar.set_message(format!("{line}, {:.0} tokens/s", self.rate));
-        } else if line != self.last_line && self.last_shown.is_none_or(|shown| now.duration_since(shown) >= LINE_INTERVAL) {
+        } else if line != self.last_line
+            && self
+                .last_shown
+                .is_none_or(|shown| now.duration_since(shown) >= LINE_INTERVAL)
+        {
             self.last_shown = Some(now);
             say(&line);
             self.last_line = line;
@@ -149,8 +159,17 @@ fn per_second(count: u64, elapsed: Duration) -> f64 {
 }
 
 fn summary(status: &Status) -> String {
-    let Progress { step, groups, sessions, tokens, reward_mean } = &status.progress;
-    let mut line = format!("{} step {step}: groups {}/{}", status.phase, groups.kept, groups.target);
+    let Progress {
+        step,
+        groups,
+        sessions,
+        tokens,
+        reward_mean,
+    } = &status.progress;
+    let mut line = format!(
+        "{} step {step}: groups {}/{}",
+        status.phase, groups.kept, groups.target
+    );
     let mut add = |count: u64, what: &str| {
         if count > 0 {
             line.push_str(&format!(", {count} {what}"));
@@ -180,6 +199,9 @@ mod tests {
             "progress": {"step": 0, "groups": {"target": 8, "kept": 2, "filtered": 1, "inFlight": 5}, "tokens": {"generated": 120}, "rewardMean": "0.50"},
         }))
         .unwrap();
-        assert_eq!(summary(&status), "Running step 0: groups 2/8, 1 filtered, 120 tokens, reward 0.50");
+        assert_eq!(
+            summary(&status),
+            "Running step 0: groups 2/8, 1 filtered, 120 tokens, reward 0.50"
+        );
     }
 }

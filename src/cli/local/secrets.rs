@@ -3,9 +3,7 @@
 use std::{fs, io, os::unix::fs::OpenOptionsExt, path::Path};
 
 use rand::RngExt;
-use sha2::Sha256;
-
-use hmac::{Hmac, KeyInit, Mac};
+use rollout_router::Holder;
 
 /// The secrets of a run.
 #[derive(Clone)]
@@ -24,18 +22,34 @@ impl std::fmt::Debug for Secrets {
 impl Secrets {
     /// New random secrets.
     pub(super) fn generate() -> Self {
-        Self { control_token: random_hex(), claim_secret: random_hex() }
+        Self {
+            control_token: random_hex(),
+            claim_secret: random_hex(),
+        }
+    }
+
+    /// A random id for a job.
+    pub(super) fn random_uid() -> String {
+        let bytes: [u8; 16] = rand::rng().random();
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Writes both into files that only this user can read. Answers nothing: the names are fixed, `control-token` and `claim-secret`.
     pub(super) fn write(&self, directory: &Path) -> io::Result<()> {
-        for (name, value) in [("control-token", &self.control_token), ("claim-secret", &self.claim_secret)] {
+        for (name, value) in [
+            ("control-token", &self.control_token),
+            ("claim-secret", &self.claim_secret),
+        ] {
             let path = directory.join(name);
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
-            let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+            let mut file = fs::OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&path)?;
             io::Write::write_all(&mut file, value.as_bytes())?;
         }
         Ok(())
@@ -43,11 +57,12 @@ impl Secrets {
 
     /// The claim token of one pod (docs/protocol.md section 2).
     pub(super) fn claim_token(&self, job: &str, slot: u32, generation: u32) -> String {
-        let pod = format!("{job}/{slot}/{generation}");
-        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(self.claim_secret.as_bytes());
-        mac.update(pod.as_bytes());
-        let signature: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{pod}/{signature}")
+        Holder {
+            job: job.to_owned(),
+            slot: slot.to_string(),
+            generation: generation.into(),
+        }
+        .token(&self.claim_secret)
     }
 }
 

@@ -40,9 +40,21 @@ pub(super) enum ServiceError {
     #[error("start {name}")]
     Start { name: String, source: io::Error },
     #[error("{name} did not say within {} s where it listens; its log ({log}) ends with:\n{tail}", READY_DEADLINE.as_secs())]
-    NotReady { name: String, log: String, tail: String },
-    #[error("{name} ended with {status} {restarts} times in a row; its log ({log}) ends with:\n{tail}")]
-    KeepsFailing { name: String, status: String, restarts: u32, log: String, tail: String },
+    NotReady {
+        name: String,
+        log: String,
+        tail: String,
+    },
+    #[error(
+        "{name} ended with {status} {restarts} times in a row; its log ({log}) ends with:\n{tail}"
+    )]
+    KeepsFailing {
+        name: String,
+        status: String,
+        restarts: u32,
+        log: String,
+        tail: String,
+    },
 }
 
 /// What to start.
@@ -73,7 +85,10 @@ pub(super) struct Process {
 impl Process {
     /// Starts a child and waits for its announcement.
     pub(super) async fn start(spec: &Spec) -> Result<Self, ServiceError> {
-        let start_error = |source| ServiceError::Start { name: spec.name.clone(), source };
+        let start_error = |source| ServiceError::Start {
+            name: spec.name.clone(),
+            source,
+        };
         let log = open_log(&spec.log).map_err(start_error)?;
         let mut child = Command::new(&spec.program)
             .args(&spec.args)
@@ -86,29 +101,41 @@ impl Process {
             .map_err(start_error)?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.id());
         let (Some(mut stdin), Some(stdout), Some(id)) = pipes else {
-            return Err(start_error(io::Error::other("it ended before it could be spoken to")));
+            return Err(start_error(io::Error::other(
+                "it ended before it could be spoken to",
+            )));
         };
         if let Some(line) = &spec.first_line {
-            stdin.write_all(format!("{line}\n").as_bytes()).await.map_err(start_error)?;
+            stdin
+                .write_all(format!("{line}\n").as_bytes())
+                .await
+                .map_err(start_error)?;
         }
         let mut lines = BufReader::new(stdout).lines();
         let announcement = if spec.announces {
-            let line = timeout(READY_DEADLINE, lines.next_line()).await.ok().and_then(Result::ok).flatten();
-            line.and_then(|line| serde_json::from_str(&line).ok()).ok_or_else(|| ServiceError::NotReady {
-                name: spec.name.clone(),
-                log: spec.log.display().to_string(),
-                tail: tail(&spec.log),
-            })?
+            let line = timeout(READY_DEADLINE, lines.next_line())
+                .await
+                .ok()
+                .and_then(Result::ok)
+                .flatten();
+            line.and_then(|line| serde_json::from_str(&line).ok())
+                .ok_or_else(|| ServiceError::NotReady {
+                    name: spec.name.clone(),
+                    log: spec.log.display().to_string(),
+                    tail: tail(&spec.log),
+                })?
         } else {
             Value::Null
         };
-        let pid = Pid::from_raw(i32::try_from(id).map_err(|error| start_error(io::Error::other(error)))?);
-        Ok(Self { name: spec.name.clone(), child, pid, _stdin: stdin, announcement })
-    }
-
-    /// The name it was started under.
-    pub(super) fn name(&self) -> &str {
-        &self.name
+        let pid =
+            Pid::from_raw(i32::try_from(id).map_err(|error| start_error(io::Error::other(error)))?);
+        Ok(Self {
+            name: spec.name.clone(),
+            child,
+            pid,
+            _stdin: stdin,
+            announcement,
+        })
     }
 
     /// Waits for its end.
@@ -170,7 +197,13 @@ pub(super) async fn keep_running(
         }
         if restarts >= limit {
             let (log, tail) = (current.log.display().to_string(), tail(&current.log));
-            return Err(ServiceError::KeepsFailing { name: current.name, status, restarts, log, tail });
+            return Err(ServiceError::KeepsFailing {
+                name: current.name,
+                status,
+                restarts,
+                log,
+                tail,
+            });
         }
         tracing::warn!(name = current.name, status, "ended and is started again");
         let pause = Duration::from_millis(100 << restarts.min(6)).min(Duration::from_secs(5));
@@ -193,5 +226,7 @@ pub(super) fn open_log(path: &Path) -> io::Result<File> {
 /// The end of a log file, for an error message.
 pub(super) fn tail(path: &Path) -> String {
     let text = fs::read(path).unwrap_or_default();
-    String::from_utf8_lossy(&text[text.len().saturating_sub(LOG_TAIL)..]).trim_end().to_owned()
+    String::from_utf8_lossy(&text[text.len().saturating_sub(LOG_TAIL)..])
+        .trim_end()
+        .to_owned()
 }

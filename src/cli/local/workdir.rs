@@ -17,7 +17,6 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 /// Members of a job's spec that may change after it started.
 const UNFROZEN: [&str; 9] = [
@@ -42,12 +41,18 @@ pub(super) enum WorkDirError {
     #[error("{path} is not readable as the record of a run: {problem}; take another --output")]
     BrokenStamp { path: String, problem: String },
     #[error("{path} is the output of job {owner}, not of {job}; take another --output")]
-    OtherJob { path: String, owner: String, job: String },
+    OtherJob {
+        path: String,
+        owner: String,
+        job: String,
+    },
     #[error("the job in {path} has started with another spec; take another --output, or set back: {}", changes.join("; "))]
     SpecChanged { path: String, changes: Vec<String> },
     #[error("{path} was started with another data set; take another --output")]
     DatasetChanged { path: String },
-    #[error("{path} holds files that no run of ours wrote ({example}); take an empty directory for --output")]
+    #[error(
+        "{path} holds files that no run of ours wrote ({example}); take an empty directory for --output"
+    )]
     NotEmpty { path: String, example: String },
 }
 
@@ -69,7 +74,8 @@ pub(super) struct Job<'a> {
     pub(super) name: &'a str,
     pub(super) namespace: &'a str,
     pub(super) spec: &'a Value,
-    pub(super) dataset: &'a [u8],
+    /// SHA-256 of the data set, in hex.
+    pub(super) dataset_sha256: &'a str,
 }
 
 /// A locked output directory.
@@ -90,7 +96,11 @@ pub(super) struct WorkDir {
 
 impl WorkDir {
     /// Opens or resumes a directory, and counts the attempt.
-    pub(super) fn open(output: &Path, job: &Job<'_>, new_uid: impl FnOnce() -> String) -> Result<Self, WorkDirError> {
+    pub(super) fn open(
+        output: &Path,
+        job: &Job<'_>,
+        new_uid: impl FnOnce() -> String,
+    ) -> Result<Self, WorkDirError> {
         let state = output.join(".rollout");
         if !state.exists() {
             refuse_foreign_files(output)?;
@@ -102,14 +112,17 @@ impl WorkDir {
         let lock = File::create(&lock_path).map_err(at(&lock_path))?;
         match lock.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(WorkDirError::InUse { path: output.display().to_string() }),
+            Err(TryLockError::WouldBlock) => {
+                return Err(WorkDirError::InUse {
+                    path: output.display().to_string(),
+                });
+            }
             Err(TryLockError::Error(source)) => return Err(at(&lock_path)(source)),
         }
-        let dataset_sha256: String = Sha256::digest(job.dataset).iter().map(|byte| format!("{byte:02x}")).collect();
         let stamp_path = state.join("job.json");
         let mut stamp = match read_stamp(&stamp_path)? {
             Some(stamp) => {
-                check(&output, &stamp, job, &dataset_sha256)?;
+                check(&output, &stamp, job)?;
                 remove_stale(stamp.run_directory.as_deref());
                 stamp
             }
@@ -120,16 +133,29 @@ impl WorkDir {
                 uid: new_uid(),
                 attempt: 0,
                 spec: job.spec.clone(),
-                dataset_sha256,
+                dataset_sha256: job.dataset_sha256.to_owned(),
                 run_directory: None,
             },
         };
-        let run = tempfile::Builder::new().prefix("rollout-").tempdir().map_err(at(Path::new("a temporary directory")))?;
+        let run = tempfile::Builder::new()
+            .prefix("rollout-")
+            .tempdir()
+            .map_err(at(Path::new("a temporary directory")))?;
         stamp.attempt += 1;
         stamp.spec = job.spec.clone();
         stamp.run_directory = Some(run.path().to_owned());
-        write_whole(&stamp_path, &serde_json::to_vec_pretty(&stamp).unwrap_or_default())?;
-        Ok(Self { output, state, run, uid: stamp.uid, attempt: stamp.attempt, _lock: lock })
+        write_whole(
+            &stamp_path,
+            &serde_json::to_vec_pretty(&stamp).unwrap_or_default(),
+        )?;
+        Ok(Self {
+            output,
+            state,
+            run,
+            uid: stamp.uid,
+            attempt: stamp.attempt,
+            _lock: lock,
+        })
     }
 
     /// Writes a file below `.rollout`, whole or not at all.
@@ -153,11 +179,16 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> WorkDirError {
 }
 
 fn refuse_foreign_files(output: &Path) -> Result<(), WorkDirError> {
-    let Ok(mut entries) = fs::read_dir(output) else { return Ok(()) };
+    let Ok(mut entries) = fs::read_dir(output) else {
+        return Ok(());
+    };
     match entries.next() {
         Some(Ok(entry)) => {
             let example = entry.file_name().to_string_lossy().into_owned();
-            Err(WorkDirError::NotEmpty { path: output.display().to_string(), example })
+            Err(WorkDirError::NotEmpty {
+                path: output.display().to_string(),
+                example,
+            })
         }
         _ => Ok(()),
     }
@@ -169,7 +200,10 @@ fn read_stamp(path: &Path) -> Result<Option<Stamp>, WorkDirError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(at(path)(error)),
     };
-    let broken = |problem: String| WorkDirError::BrokenStamp { path: path.display().to_string(), problem };
+    let broken = |problem: String| WorkDirError::BrokenStamp {
+        path: path.display().to_string(),
+        problem,
+    };
     let stamp: Stamp = serde_json::from_slice(&text).map_err(|error| broken(error.to_string()))?;
     if stamp.version != 1 {
         return Err(broken(format!("it has version {}", stamp.version)));
@@ -177,7 +211,7 @@ fn read_stamp(path: &Path) -> Result<Option<Stamp>, WorkDirError> {
     Ok(Some(stamp))
 }
 
-fn check(output: &Path, stamp: &Stamp, job: &Job<'_>, dataset_sha256: &str) -> Result<(), WorkDirError> {
+fn check(output: &Path, stamp: &Stamp, job: &Job<'_>) -> Result<(), WorkDirError> {
     let path = output.display().to_string();
     if (stamp.job.as_str(), stamp.namespace.as_str()) != (job.name, job.namespace) {
         let name = |namespace: &str, name: &str| format!("{namespace}/{name}");
@@ -192,7 +226,7 @@ fn check(output: &Path, stamp: &Stamp, job: &Job<'_>, dataset_sha256: &str) -> R
     if !changes.is_empty() {
         return Err(WorkDirError::SpecChanged { path, changes });
     }
-    if stamp.dataset_sha256 != dataset_sha256 {
+    if stamp.dataset_sha256 != job.dataset_sha256 {
         return Err(WorkDirError::DatasetChanged { path });
     }
     Ok(())
@@ -204,19 +238,36 @@ fn frozen_changes(path: &str, old: &Value, new: &Value, changes: &mut Vec<String
         return;
     }
     if let (Value::Object(old_members), Value::Object(new_members)) = (old, new) {
-        let names = old_members.keys().chain(new_members.keys().filter(|name| !old_members.contains_key(*name)));
+        let names = old_members.keys().chain(
+            new_members
+                .keys()
+                .filter(|name| !old_members.contains_key(*name)),
+        );
         for name in names {
-            let member = |members: &serde_json::Map<String, Value>| members.get(name).cloned().unwrap_or(Value::Null);
-            frozen_changes(&format!("{path}/{name}"), &member(old_members), &member(new_members), changes);
+            let member = |members: &serde_json::Map<String, Value>| {
+                members.get(name).cloned().unwrap_or(Value::Null)
+            };
+            frozen_changes(
+                &format!("{path}/{name}"),
+                &member(old_members),
+                &member(new_members),
+                changes,
+            );
         }
     } else {
-        changes.push(format!("spec{} was {old}, is {new}", path.replace('/', ".")));
+        changes.push(format!(
+            "spec{} was {old}, is {new}",
+            path.replace('/', ".")
+        ));
     }
 }
 
 /// Removes what a killed run left behind. Only directories that carry our prefix.
 fn remove_stale(run: Option<&Path>) {
-    let ours = |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("rollout-"));
+    let ours = |path: &Path| {
+        path.file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("rollout-"))
+    };
     if let Some(path) = run.filter(|path| ours(path) && path.is_dir())
         && let Err(error) = fs::remove_dir_all(path)
     {
@@ -230,7 +281,9 @@ fn write_whole(path: &Path, content: &[u8]) -> Result<(), WorkDirError> {
     }
     let temporary = path.with_extension("tmp");
     let mut file = File::create(&temporary).map_err(at(&temporary))?;
-    file.write_all(content).and_then(|()| file.sync_all()).map_err(at(&temporary))?;
+    file.write_all(content)
+        .and_then(|()| file.sync_all())
+        .map_err(at(&temporary))?;
     fs::rename(&temporary, path).map_err(at(path))
 }
 
@@ -240,8 +293,22 @@ mod tests {
 
     use super::*;
 
-    fn open(output: &Path, name: &str, spec: &Value, dataset: &[u8]) -> Result<WorkDir, WorkDirError> {
-        WorkDir::open(output, &Job { name, namespace: "default", spec, dataset }, || "uid-1".to_owned())
+    fn open(
+        output: &Path,
+        name: &str,
+        spec: &Value,
+        dataset_sha256: &str,
+    ) -> Result<WorkDir, WorkDirError> {
+        WorkDir::open(
+            output,
+            &Job {
+                name,
+                namespace: "default",
+                spec,
+                dataset_sha256,
+            },
+            || "uid-1".to_owned(),
+        )
     }
 
     #[test]
@@ -249,19 +316,28 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let output = home.path().join("out");
         let spec = json!({"rollout": {"batchSize": 4}});
-        assert_eq!(open(&output, "a", &spec, b"x").unwrap().attempt, 1);
-        let again = open(&output, "a", &json!({"rollout": {"batchSize": 4}, "suspend": true}), b"x").unwrap();
+        assert_eq!(open(&output, "a", &spec, "x").unwrap().attempt, 1);
+        let again = open(
+            &output,
+            "a",
+            &json!({"rollout": {"batchSize": 4}, "suspend": true}),
+            "x",
+        )
+        .unwrap();
         assert_eq!((again.attempt, again.uid.as_str()), (2, "uid-1"));
     }
 
     #[test]
     fn a_running_job_keeps_its_directory() {
         let home = tempfile::tempdir().unwrap();
-        let first = open(home.path(), "a", &json!({}), b"x").unwrap();
-        let second = open(home.path(), "a", &json!({}), b"x").unwrap_err();
-        assert!(second.to_string().ends_with("is in use by another run"), "{second}");
+        let first = open(home.path(), "a", &json!({}), "x").unwrap();
+        let second = open(home.path(), "a", &json!({}), "x").unwrap_err();
+        assert!(
+            second.to_string().ends_with("is in use by another run"),
+            "{second}"
+        );
         drop(first);
-        open(home.path(), "a", &json!({}), b"x").unwrap();
+        open(home.path(), "a", &json!({}), "x").unwrap();
     }
 
     #[test]
@@ -269,15 +345,28 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let output = home.path().join("out");
         let spec = json!({"rollout": {"batchSize": 4}});
-        drop(open(&output, "a", &spec, b"x").unwrap());
+        drop(open(&output, "a", &spec, "x").unwrap());
         let text = |result: Result<WorkDir, WorkDirError>| result.unwrap_err().to_string();
-        assert!(text(open(&output, "b", &spec, b"x")).contains("is the output of job default/a, not of default/b"));
-        let changed = text(open(&output, "a", &json!({"rollout": {"batchSize": 8}}), b"x"));
-        assert!(changed.ends_with("spec.rollout.batchSize was 4, is 8"), "{changed}");
-        assert!(text(open(&output, "a", &spec, b"y")).contains("another data set"));
+        assert!(
+            text(open(&output, "b", &spec, "x"))
+                .contains("is the output of job default/a, not of default/b")
+        );
+        let changed = text(open(
+            &output,
+            "a",
+            &json!({"rollout": {"batchSize": 8}}),
+            "x",
+        ));
+        assert!(
+            changed.ends_with("spec.rollout.batchSize was 4, is 8"),
+            "{changed}"
+        );
+        assert!(text(open(&output, "a", &spec, "y")).contains("another data set"));
         fs::write(output.join(".rollout/job.json"), "{").unwrap();
-        assert!(text(open(&output, "a", &spec, b"x")).contains("not readable as the record of a run"));
+        assert!(
+            text(open(&output, "a", &spec, "x")).contains("not readable as the record of a run")
+        );
         fs::write(home.path().join("thesis.tex"), "").unwrap();
-        assert!(text(open(home.path(), "a", &spec, b"x")).contains("no run of ours wrote"));
+        assert!(text(open(home.path(), "a", &spec, "x")).contains("no run of ours wrote"));
     }
 }

@@ -1,0 +1,339 @@
+//! What a local run is made of: one job, its pool, and the files that its `ConfigMap`s, volumes and URLs stand for.
+//!
+//! Pure but for reading the files that the manifests name. A cluster has volumes; here `--volume CLAIM=DIR` says which directory a claim is.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::api::{
+    job::{Dataset, RolloutJob, RolloutJobSpec},
+    manifest::Manifests,
+    pool::SGLangPoolSpec,
+    values::{ClaimPath, CodeSource, ConfigMapKeyRef},
+};
+
+/// Namespace of an object that names none, as with kubectl.
+const DEFAULT_NAMESPACE: &str = "default";
+
+/// A reason why the manifests cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum InputError {
+    #[error("no RolloutJob in the given files")]
+    NoJob,
+    #[error("the files have several jobs ({}); choose one with --job NAME", names.join(", "))]
+    SeveralJobs { names: Vec<String> },
+    #[error("no RolloutJob '{name}' in the given files; there are: {}", names.join(", "))]
+    NoSuchJob { name: String, names: Vec<String> },
+    #[error(
+        "spec.poolRef.name: no SGLangPool '{name}' in the given files; add the file that has it"
+    )]
+    NoPool { name: String },
+    #[error("{field}: no ConfigMap '{name}' in the given files; add the file that has it")]
+    NoConfigMap { field: &'static str, name: String },
+    #[error("{field}: ConfigMap '{name}' has no key '{key}'; it has: {}", keys.join(", "))]
+    NoKey {
+        field: &'static str,
+        name: String,
+        key: String,
+        keys: Vec<String>,
+    },
+    #[error(
+        "{field}: without a cluster the claim '{claim}' is a directory: say which with --volume {claim}=DIR"
+    )]
+    NoVolume { field: &'static str, claim: String },
+    #[error("{field}: {path}")]
+    Read {
+        field: &'static str,
+        path: String,
+        source: io::Error,
+    },
+    #[error("{field}: {problem}")]
+    NotLocal {
+        field: &'static str,
+        problem: String,
+    },
+}
+
+/// A file that exists, or one to be written.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Content {
+    File(PathBuf),
+    Bytes(Vec<u8>),
+}
+
+impl Content {
+    /// SHA-256 in hex. Reads the file piece by piece.
+    pub(super) fn sha256(&self) -> io::Result<String> {
+        let mut hash = Sha256::new();
+        match self {
+            Self::Bytes(bytes) => hash.update(bytes),
+            Self::File(path) => {
+                let mut file = io::BufReader::with_capacity(1 << 20, fs::File::open(path)?);
+                loop {
+                    let piece = io::BufRead::fill_buf(&mut file)?;
+                    if piece.is_empty() {
+                        break;
+                    }
+                    hash.update(piece);
+                    let length = piece.len();
+                    io::BufRead::consume(&mut file, length);
+                }
+            }
+        }
+        Ok(hash
+            .finalize()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect())
+    }
+}
+
+/// Python code: a directory that exists, or files to be written into one.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Code {
+    Directory(PathBuf),
+    Files(BTreeMap<String, Vec<u8>>),
+}
+
+/// Everything that a run needs to know.
+#[derive(Debug)]
+pub(super) struct Inputs {
+    pub(super) name: String,
+    pub(super) namespace: String,
+    pub(super) spec: RolloutJobSpec,
+    pub(super) pool_name: String,
+    pub(super) pool: SGLangPoolSpec,
+    pub(super) dataset: Content,
+    pub(super) agent_code: Option<Code>,
+    pub(super) plugin_code: Option<Code>,
+    /// Script of the simulated engines.
+    pub(super) script: Option<Vec<u8>>,
+    /// Data set of the simulated engines' oracle, when it is not the job's.
+    pub(super) oracle_dataset: Option<Vec<u8>>,
+}
+
+/// Directories that stand for claims, by claim name.
+pub(super) type Volumes = BTreeMap<String, PathBuf>;
+
+/// Chooses the job and resolves what it refers to.
+pub(super) fn resolve(
+    manifests: &Manifests,
+    job: Option<&str>,
+    volumes: &Volumes,
+) -> Result<Inputs, InputError> {
+    let job = choose(manifests, job)?;
+    let namespace = job.namespace();
+    let finder = Finder {
+        manifests,
+        namespace: namespace.as_deref(),
+        volumes,
+    };
+    let spec = job.spec.clone();
+    let (pool_name, pool) = match (&spec.pool, &spec.pool_ref) {
+        (Some(pool), _) => (job.name_any(), pool.clone()),
+        (None, Some(reference)) => {
+            let pool_namespace = reference.namespace.as_deref().or(namespace.as_deref());
+            let found = manifests.pool(pool_namespace, &reference.name);
+            let found = found.ok_or_else(|| InputError::NoPool {
+                name: reference.name.clone(),
+            })?;
+            (found.name_any(), found.spec.clone())
+        }
+        (None, None) => {
+            return Err(InputError::NoPool {
+                name: String::new(),
+            });
+        }
+    };
+    let agent = spec
+        .generate
+        .agentic
+        .as_ref()
+        .and_then(|agentic| agentic.agent.function.as_ref());
+    let agent_code = agent.and_then(|function| function.code.as_ref());
+    let plugin_code = spec
+        .plugins
+        .as_ref()
+        .and_then(|plugins| plugins.code.as_ref());
+    let replies = pool
+        .engine
+        .as_ref()
+        .and_then(|engine| engine.simulator.as_ref())
+        .and_then(|simulator| simulator.replies.as_ref());
+    let script = replies.and_then(|replies| replies.script.as_ref());
+    let oracle = replies
+        .and_then(|replies| replies.oracle.as_ref())
+        .and_then(|oracle| oracle.dataset.as_ref());
+    Ok(Inputs {
+        dataset: finder.dataset(&spec.dataset)?,
+        agent_code: agent_code
+            .map(|code| finder.code("spec.generate.agentic.agent.function.code", code))
+            .transpose()?,
+        plugin_code: plugin_code
+            .map(|code| finder.code("spec.plugins.code", code))
+            .transpose()?,
+        script: match script.map(|script| (&script.inline, &script.config_map_key_ref)) {
+            Some((Some(text), _)) => Some(text.clone().into_bytes()),
+            Some((None, Some(reference))) => Some(finder.key(
+                "spec.engine.simulator.replies.script.configMapKeyRef",
+                reference,
+            )?),
+            Some((None, None)) | None => None,
+        },
+        oracle_dataset: oracle
+            .map(|dataset| {
+                finder.key(
+                    "spec.engine.simulator.replies.oracle.dataset.configMap",
+                    &dataset.config_map,
+                )
+            })
+            .transpose()?,
+        name: job.name_any(),
+        namespace: namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()),
+        spec,
+        pool_name,
+        pool,
+    })
+}
+
+fn choose<'a>(manifests: &'a Manifests, name: Option<&str>) -> Result<&'a RolloutJob, InputError> {
+    let names = || {
+        manifests
+            .jobs
+            .iter()
+            .map(|job| job.object.name_any())
+            .collect()
+    };
+    match (name, manifests.jobs.as_slice()) {
+        (_, []) => Err(InputError::NoJob),
+        (None, [job]) => Ok(&job.object),
+        (None, _) => Err(InputError::SeveralJobs { names: names() }),
+        (Some(name), jobs) => jobs
+            .iter()
+            .map(|job| &job.object)
+            .find(|job| job.name_any() == name)
+            .ok_or_else(|| InputError::NoSuchJob {
+                name: name.to_owned(),
+                names: names(),
+            }),
+    }
+}
+
+struct Finder<'a> {
+    manifests: &'a Manifests,
+    namespace: Option<&'a str>,
+    volumes: &'a Volumes,
+}
+
+impl Finder<'_> {
+    fn config_map(&self, field: &'static str, name: &str) -> Result<&ConfigMap, InputError> {
+        let found = self.manifests.config_map(self.namespace, name);
+        found.ok_or_else(|| InputError::NoConfigMap {
+            field,
+            name: name.to_owned(),
+        })
+    }
+
+    fn key(&self, field: &'static str, reference: &ConfigMapKeyRef) -> Result<Vec<u8>, InputError> {
+        let mut files = files_of(self.config_map(field, &reference.name)?);
+        files
+            .remove(&reference.key)
+            .ok_or_else(|| InputError::NoKey {
+                field,
+                name: reference.name.clone(),
+                key: reference.key.clone(),
+                keys: files.keys().cloned().collect(),
+            })
+    }
+
+    fn volume(&self, field: &'static str, claim: &ClaimPath) -> Result<PathBuf, InputError> {
+        let directory = self.volumes.get(&claim.claim_name);
+        let directory = directory.ok_or_else(|| InputError::NoVolume {
+            field,
+            claim: claim.claim_name.clone(),
+        })?;
+        let path = claim
+            .path
+            .as_ref()
+            .map_or_else(|| directory.clone(), |path| directory.join(path));
+        path.canonicalize().map_err(|source| InputError::Read {
+            field,
+            path: path.display().to_string(),
+            source,
+        })
+    }
+
+    fn code(&self, field: &'static str, code: &CodeSource) -> Result<Code, InputError> {
+        match (&code.config_map, &code.persistent_volume_claim) {
+            (Some(reference), _) => Ok(Code::Files(files_of(
+                self.config_map(field, &reference.name)?,
+            ))),
+            (None, Some(claim)) => Ok(Code::Directory(self.volume(field, claim)?)),
+            (None, None) => Ok(Code::Files(BTreeMap::new())),
+        }
+    }
+
+    fn dataset(&self, dataset: &Dataset) -> Result<Content, InputError> {
+        if let Some(reference) = &dataset.config_map {
+            return Ok(Content::Bytes(
+                self.key("spec.dataset.configMap", reference)?,
+            ));
+        }
+        if let Some(rows) = &dataset.inline {
+            let lines = rows
+                .iter()
+                .map(|row| serde_json::to_string(row).unwrap_or_default() + "\n");
+            return Ok(Content::Bytes(lines.collect::<String>().into_bytes()));
+        }
+        if let Some(claim) = &dataset.persistent_volume_claim {
+            return Ok(Content::File(
+                self.volume("spec.dataset.persistentVolumeClaim", claim)?,
+            ));
+        }
+        let url = dataset.url.as_deref().unwrap_or_default();
+        let Some(path) = url.strip_prefix("file://") else {
+            let problem = format!(
+                "only file:// can be read yet, not {url}; download the file and write file:///its/path"
+            );
+            return Err(InputError::NotLocal {
+                field: "spec.dataset.url",
+                problem,
+            });
+        };
+        let path = Path::new(path);
+        let read = |source| InputError::Read {
+            field: "spec.dataset.url",
+            path: path.display().to_string(),
+            source,
+        };
+        Ok(Content::File(path.canonicalize().map_err(read)?))
+    }
+}
+
+/// The keys of a `ConfigMap`, texts and binary data alike.
+fn files_of(map: &ConfigMap) -> BTreeMap<String, Vec<u8>> {
+    let texts = map
+        .data
+        .iter()
+        .flatten()
+        .map(|(key, text)| (key.clone(), text.clone().into_bytes()));
+    let binary = map
+        .binary_data
+        .iter()
+        .flatten()
+        .map(|(key, bytes)| (key.clone(), bytes.0.clone()));
+    texts.chain(binary).collect()
+}
+
+/// The spec as JSON, with its defaults written out: what the driver gets.
+pub(super) fn spec_value(spec: &RolloutJobSpec) -> Value {
+    serde_json::to_value(spec).unwrap_or_default()
+}

@@ -1,0 +1,411 @@
+//! One run: starts everything in order, waits for the driver's verdict, ends everything in the reverse order.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::Context;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, interval, sleep_until, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    agents::{self, RouterUrls},
+    progress::{Display, Groups, Outcome, Progress, Status, say},
+    service::{Process, ServiceError, Spec, keep_running, tail},
+    setup::Setup,
+};
+
+/// How often the driver's status is read.
+const POLL: Duration = Duration::from_millis(300);
+
+/// Restarts in a row that are forgiven to an engine, the router or the plug-in host.
+const RESTARTS: u32 = 8;
+
+/// How long a service may take to end.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Added to the rungs of the teardown ladder: how long the driver may take after SIGTERM.
+const DRIVER_SLACK: Duration = Duration::from_secs(20);
+
+/// What ended the wait for the driver.
+enum End {
+    /// The driver's own word.
+    Decided(Outcome),
+    /// Somebody pressed Ctrl-C or sent SIGTERM.
+    Interrupted,
+    /// The job took longer than `activeDeadlineSeconds`.
+    Deadline,
+    /// The driver crashed more often than `backoffLimit` allows.
+    Crashed(String),
+}
+
+/// Runs a prepared job to its end.
+pub(super) async fn run(setup: Setup) -> anyhow::Result<ExitCode> {
+    let mut signals = Signals::new()?;
+    let cancel = CancellationToken::new();
+    let mut services = JoinSet::new();
+    let mut display = Display::new();
+    let result = conduct(&setup, &mut services, &mut signals, &mut display, &cancel).await;
+    cancel.cancel();
+    display.finish();
+    while let Some(ended) = services.join_next().await {
+        match ended {
+            Ok(Err(error)) if result.is_ok() => {
+                tracing::debug!(%error, "a service failed after the job was over")
+            }
+            Ok(Err(error)) => say(&format!("error: {error}")),
+            Ok(Ok(())) => {}
+            Err(error) => tracing::warn!(%error, "a service's task failed"),
+        }
+    }
+    report(&setup, result?)
+}
+
+type Services = JoinSet<Result<(), ServiceError>>;
+
+async fn conduct(
+    setup: &Setup,
+    services: &mut Services,
+    signals: &mut Signals,
+    display: &mut Display,
+    cancel: &CancellationToken,
+) -> anyhow::Result<End> {
+    let engines = start_engines(setup, services, cancel).await?;
+    let router = start_router(setup, services, &engines, cancel).await?;
+    if let Some(spec) = setup.plugin_host() {
+        start(services, cancel, move |_| spec.clone()).await?;
+    }
+    if let Some(pods) = setup.pods.clone() {
+        let (router, cancel) = (router.clone(), cancel.clone());
+        services.spawn(async move {
+            agents::run(pods, router, cancel).await;
+            Ok(())
+        });
+    }
+    let config = setup.write_driver_config(&router)?;
+    drive(setup, &config, services, signals, display).await
+}
+
+/// Starts a service and waits until it has announced itself, or failed.
+async fn start(
+    services: &mut Services,
+    cancel: &CancellationToken,
+    spec: impl Fn(&Value) -> Spec + Send + Sync + 'static,
+) -> anyhow::Result<Value> {
+    let (announced, mut ready) = watch::channel(Value::Null);
+    let announces = spec(&Value::Null).announces;
+    services.spawn(keep_running(
+        spec,
+        RESTARTS,
+        GRACE,
+        announced,
+        cancel.clone(),
+    ));
+    if !announces {
+        return Ok(Value::Null);
+    }
+    tokio::select! {
+        value = async { ready.wait_for(|value| !value.is_null()).await.map(|value| value.clone()) } => match value {
+            Ok(value) => Ok(value),
+            Err(_) => Err(failure(services).await),
+        },
+        error = failure(services) => Err(error),
+    }
+}
+
+/// Waits for a service that failed.
+async fn failure(services: &mut Services) -> anyhow::Error {
+    while let Some(ended) = services.join_next().await {
+        match ended {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return error.into(),
+            Err(error) => return error.into(),
+        }
+    }
+    std::future::pending().await
+}
+
+async fn start_engines(
+    setup: &Setup,
+    services: &mut Services,
+    cancel: &CancellationToken,
+) -> anyhow::Result<Vec<String>> {
+    if !setup.engine_urls.is_empty() {
+        return Ok(setup.engine_urls.clone());
+    }
+    let mut urls = Vec::new();
+    for index in 0..setup.simulated_engines {
+        let spec = setup.engine_spec(index)?;
+        let announcement = start(services, cancel, spec).await?;
+        let url = announcement["url"]
+            .as_str()
+            .context("a simulated engine did not say its url")?;
+        urls.push(url.to_owned());
+    }
+    Ok(urls)
+}
+
+async fn start_router(
+    setup: &Setup,
+    services: &mut Services,
+    engines: &[String],
+    cancel: &CancellationToken,
+) -> anyhow::Result<RouterUrls> {
+    let announcement = start(services, cancel, setup.router_spec(engines)).await?;
+    serde_json::from_value(announcement).context("the router did not say where it listens")
+}
+
+/// Runs the driver, again after a crash, until it has decided or must not go on.
+async fn drive(
+    setup: &Setup,
+    config: &PathBuf,
+    services: &mut Services,
+    signals: &mut Signals,
+    display: &mut Display,
+) -> anyhow::Result<End> {
+    let deadline = setup.active_deadline.map(|limit| Instant::now() + limit);
+    let mut crashes = 0;
+    loop {
+        let spec = setup.driver_spec(config);
+        let driver = Process::start(&spec).await?;
+        match watch_driver(setup, driver, deadline, services, signals, display).await? {
+            DriverEnd::Decided => return setup.last_word().map(End::Decided),
+            DriverEnd::Interrupted => return Ok(End::Interrupted),
+            DriverEnd::Deadline => return Ok(End::Deadline),
+            DriverEnd::Crashed(status) => {
+                crashes += 1;
+                if crashes > setup.backoff_limit {
+                    return Ok(End::Crashed(format!(
+                        "{status}; its log ends with:\n{}",
+                        tail(&spec.log)
+                    )));
+                }
+                display.say(&format!(
+                    "the driver ended with {status} and is started again ({crashes} of {})",
+                    setup.backoff_limit
+                ));
+            }
+        }
+    }
+}
+
+enum DriverEnd {
+    Decided,
+    Interrupted,
+    Deadline,
+    Crashed(String),
+}
+
+async fn watch_driver(
+    setup: &Setup,
+    mut driver: Process,
+    deadline: Option<Instant>,
+    services: &mut Services,
+    signals: &mut Signals,
+    display: &mut Display,
+) -> anyhow::Result<DriverEnd> {
+    let client = reqwest::Client::builder()
+        .no_proxy()
+        .timeout(Duration::from_secs(2))
+        .build()?;
+    let url = driver.announcement["status_url"]
+        .as_str()
+        .context("the driver did not say its status_url")?
+        .to_owned();
+    let mut ticks = interval(POLL);
+    let far = Instant::now() + Duration::from_secs(365 * 86_400);
+    loop {
+        tokio::select! {
+            status = driver.wait() => {
+                let status = status?;
+                return Ok(if status.success() { DriverEnd::Decided } else { DriverEnd::Crashed(status.to_string()) });
+            }
+            _ = ticks.tick() => {
+                if let Some(status) = read_status(&client, &url).await {
+                    display.show(&status);
+                }
+            }
+            () = signals.next() => {
+                display.say("interrupted: ending the sessions in order (once more to end at once)");
+                return wind_down(setup, driver, signals, &client, &url, display).await.map(|decided| {
+                    if decided { DriverEnd::Decided } else { DriverEnd::Interrupted }
+                });
+            }
+            () = sleep_until(deadline.unwrap_or(far)) => {
+                display.say("activeDeadlineSeconds is over: ending the sessions in order");
+                wind_down(setup, driver, signals, &client, &url, display).await?;
+                return Ok(DriverEnd::Deadline);
+            }
+            error = failure(services) => {
+                driver.stop(setup.teardown_time() + DRIVER_SLACK).await;
+                return Err(error);
+            }
+        }
+    }
+}
+
+/// SIGTERM: the driver runs its teardown ladder. Answers whether it had decided by then.
+async fn wind_down(
+    setup: &Setup,
+    mut driver: Process,
+    signals: &mut Signals,
+    client: &reqwest::Client,
+    url: &str,
+    display: &mut Display,
+) -> anyhow::Result<bool> {
+    driver.terminate();
+    let patience = setup.teardown_time() + DRIVER_SLACK;
+    let ended = timeout(patience, async {
+        let mut ticks = interval(POLL);
+        loop {
+            tokio::select! {
+                status = driver.wait() => break status.map(|status| status.success()),
+                () = signals.next() => break Ok(false),
+                _ = ticks.tick() => {
+                    if let Some(status) = read_status(client, url).await {
+                        display.show(&status);
+                    }
+                }
+            }
+        }
+    })
+    .await;
+    match ended {
+        Ok(decided) => {
+            let decided = decided?;
+            driver.stop(Duration::ZERO).await;
+            Ok(decided)
+        }
+        Err(_) => {
+            driver.stop(Duration::ZERO).await;
+            Ok(false)
+        }
+    }
+}
+
+async fn read_status(client: &reqwest::Client, url: &str) -> Option<Status> {
+    client
+        .get(url)
+        .send()
+        .await
+        .ok()?
+        .error_for_status()
+        .ok()?
+        .json()
+        .await
+        .ok()
+}
+
+/// Ctrl-C and SIGTERM.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> anyhow::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+fn report(setup: &Setup, end: End) -> anyhow::Result<ExitCode> {
+    let output = setup.work.output.display();
+    match end {
+        End::Decided(outcome) if outcome.success => {
+            say(&format!("{}: {}", outcome.reason, outcome.message));
+            for line in setup.summary() {
+                say(&line);
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        End::Decided(outcome) => anyhow::bail!(
+            "{}: {} (what was kept is in {output})",
+            outcome.reason,
+            outcome.message
+        ),
+        End::Deadline => anyhow::bail!(
+            "DeadlineExceeded: the job took longer than activeDeadlineSeconds (what was kept is in {output})"
+        ),
+        End::Crashed(status) => {
+            anyhow::bail!("BackoffLimitExceeded: the driver ended with {status}")
+        }
+        End::Interrupted => {
+            say(&format!(
+                "interrupted; the same command with --output {output} goes on from here"
+            ));
+            Ok(ExitCode::from(130))
+        }
+    }
+}
+
+/// The driver's last word (docs/protocol.md section 5).
+#[derive(Debug, Deserialize)]
+struct LastWord {
+    result: Option<Outcome>,
+    #[serde(default)]
+    progress: Progress,
+    #[serde(default)]
+    teardown: Value,
+    #[serde(default)]
+    output: Value,
+}
+
+/// How the job ended, from the text of the last word.
+pub(super) fn read_last_word(text: &str) -> anyhow::Result<Outcome> {
+    let word: LastWord =
+        serde_json::from_str(text).context("the driver's last word is not readable")?;
+    word.result.context("the driver ended without a decision")
+}
+
+/// What a person wants to know at the end.
+pub(super) fn summary_lines(text: &str, output: &Path) -> Vec<String> {
+    let Ok(word) = serde_json::from_str::<LastWord>(text) else {
+        return Vec::new();
+    };
+    let Groups {
+        target,
+        kept,
+        filtered,
+        recycled,
+        failed,
+        lost,
+        in_flight: _,
+    } = word.progress.groups;
+    let mut lines = vec![format!(
+        "groups: {kept} kept of {target}, {filtered} filtered, {recycled} recycled, {failed} failed, {lost} lost"
+    )];
+    if let Value::Object(teardown) = &word.teardown
+        && !teardown.is_empty()
+    {
+        let parts = teardown.iter().map(|(name, value)| match value {
+            Value::String(text) => format!("{name} {text}"),
+            other => format!("{name} {other}"),
+        });
+        lines.push(format!(
+            "teardown: {}",
+            parts.collect::<Vec<_>>().join(", ")
+        ));
+    }
+    let samples = word.output["samples"].as_u64().unwrap_or_default();
+    lines.push(format!("samples: {samples} in {}", output.display()));
+    lines
+}

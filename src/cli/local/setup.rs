@@ -1,0 +1,433 @@
+//! From arguments and manifests to commands: reads and checks everything before the first process starts.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::Context;
+use serde_json::{Value, json};
+
+use super::{
+    Args,
+    agents::{Pods, RouterUrls},
+    engines::{EngineFiles, simulator_config, simulator_spec},
+    inputs::{self, Code, Content, Inputs},
+    job::read_last_word,
+    progress::{Outcome, say},
+    secrets::Secrets,
+    service::Spec,
+    workdir::{Job, WorkDir},
+};
+use crate::api::{
+    manifest::{self, Purpose},
+    support::Context as Target,
+};
+
+/// A job that is ready to be started.
+pub(super) struct Setup {
+    pub(super) inputs: Inputs,
+    pub(super) work: WorkDir,
+    pub(super) pods: Option<Pods>,
+    /// Engines that run already; empty: simulated ones.
+    pub(super) engine_urls: Vec<String>,
+    pub(super) simulated_engines: u32,
+    pub(super) active_deadline: Option<Duration>,
+    pub(super) backoff_limit: u32,
+    program: PathBuf,
+    python: PathBuf,
+    tokenizer: Option<PathBuf>,
+    files: EngineFiles,
+    plugin_code: Option<PathBuf>,
+    logs: PathBuf,
+}
+
+/// Reads and checks the manifests, and takes the output directory. `None`: the manifests are wrong, and that has been said.
+pub(super) fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
+    let Some(inputs) = read_inputs(args)? else {
+        return Ok(None);
+    };
+    let engine_urls = engine_urls(args, &inputs)?;
+    let program = std::env::current_exe().context("find this program")?;
+    let python = find_python(&args.python)?;
+    let spec_value = inputs::spec_value(&inputs.spec);
+    let dataset_sha256 = inputs.dataset.sha256().context("read the data set")?;
+    let job = Job {
+        name: &inputs.name,
+        namespace: &inputs.namespace,
+        spec: &spec_value,
+        dataset_sha256: &dataset_sha256,
+    };
+    let work = WorkDir::open(&args.output, &job, Secrets::random_uid)?;
+    let secrets = Secrets::generate();
+    secrets
+        .write(work.run.path())
+        .context("write the run's secrets")?;
+    let logs = work.directory("logs")?;
+    let dataset = match &inputs.dataset {
+        Content::File(path) => path.clone(),
+        Content::Bytes(bytes) => work.write("dataset.jsonl", bytes)?,
+    };
+    let oracle_dataset = inputs
+        .oracle_dataset
+        .as_ref()
+        .map(|bytes| work.write("oracle.jsonl", bytes))
+        .transpose()?;
+    let script = inputs
+        .script
+        .as_ref()
+        .map(|bytes| work.write("script.yaml", bytes))
+        .transpose()?;
+    let plugin_code = inputs
+        .plugin_code
+        .as_ref()
+        .map(|code| place_code(&work, "plugins", code))
+        .transpose()?;
+    let agent_code = inputs
+        .agent_code
+        .as_ref()
+        .map(|code| place_code(&work, "agent", code))
+        .transpose()?;
+    let pods = pods(
+        args,
+        &inputs,
+        &work,
+        &secrets,
+        &program,
+        &python,
+        agent_code.as_deref(),
+        &logs,
+    )?;
+    let spec = &inputs.spec;
+    Ok(Some(Setup {
+        pods,
+        simulated_engines: u32::try_from(inputs.pool.replicas).unwrap_or(1).max(1),
+        active_deadline: spec
+            .active_deadline_seconds
+            .map(|seconds| Duration::from_secs(seconds.unsigned_abs().into())),
+        backoff_limit: spec.backoff_limit.unsigned_abs(),
+        engine_urls,
+        work,
+        program,
+        python,
+        tokenizer: args.tokenizer.clone(),
+        files: EngineFiles {
+            dataset,
+            oracle_dataset,
+            script,
+        },
+        plugin_code,
+        logs,
+        inputs,
+    }))
+}
+
+fn read_inputs(args: &Args) -> anyhow::Result<Option<Inputs>> {
+    let manifests = match manifest::load(
+        &args.files,
+        Purpose {
+            context: Target::Local,
+            complete: true,
+        },
+    ) {
+        Ok(manifests) => manifests,
+        Err(rejected) => {
+            for finding in &rejected.findings {
+                say(&finding.to_string());
+            }
+            return Ok(None);
+        }
+    };
+    for warning in &manifests.warnings {
+        say(&warning.to_string());
+    }
+    let volumes = args.volumes.iter().cloned().collect();
+    Ok(Some(inputs::resolve(
+        &manifests,
+        args.job.as_deref(),
+        &volumes,
+    )?))
+}
+
+/// The engines that run already: from the command line, else from a pool of external engines.
+fn engine_urls(args: &Args, inputs: &Inputs) -> anyhow::Result<Vec<String>> {
+    if !args.engines.is_empty() {
+        return Ok(args.engines.clone());
+    }
+    match &inputs.pool.external {
+        Some(external) if !external.urls.is_empty() => Ok(external.urls.clone()),
+        Some(_) => anyhow::bail!(
+            "pool {}: the Service of external engines is only known on a cluster; give their URLs with --engine",
+            inputs.pool_name
+        ),
+        None => {
+            if inputs
+                .pool
+                .engine
+                .as_ref()
+                .is_none_or(|engine| engine.simulator.is_none())
+            {
+                say(&format!(
+                    "pool {}: without a cluster its engines are simulated; --engine URL takes real ones",
+                    inputs.pool_name
+                ));
+            }
+            Ok(Vec::new())
+        }
+    }
+}
+
+fn find_python(python: &Path) -> anyhow::Result<PathBuf> {
+    if python.components().count() == 1 {
+        return Ok(python.to_owned());
+    }
+    std::path::absolute(python).with_context(|| format!("--python {}", python.display()))
+}
+
+fn place_code(work: &WorkDir, name: &str, code: &Code) -> anyhow::Result<PathBuf> {
+    match code {
+        Code::Directory(path) => Ok(path.clone()),
+        Code::Files(files) => {
+            let directory = work.directory(&format!("code/{name}"))?;
+            for (file, content) in files {
+                work.write(&format!("code/{name}/{file}"), content)?;
+            }
+            Ok(directory)
+        }
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "one call, made once")]
+fn pods(
+    args: &Args,
+    inputs: &Inputs,
+    work: &WorkDir,
+    secrets: &Secrets,
+    program: &Path,
+    python: &Path,
+    code: Option<&Path>,
+    logs: &Path,
+) -> anyhow::Result<Option<Pods>> {
+    let Some(agentic) = &inputs.spec.generate.agentic else {
+        return Ok(None);
+    };
+    let agent = if let Some(function) = &agentic.agent.function {
+        let parameters =
+            work.write("parameters.json", &serde_json::to_vec(&agentic.parameters)?)?;
+        let mut agent = vec!["--function".to_owned(), function.path.0.clone()];
+        agent.extend(["--python".to_owned(), python.display().to_string()]);
+        agent.extend(["--parameters".to_owned(), parameters.display().to_string()]);
+        if let Some(code) = code {
+            agent.extend(["--code".to_owned(), code.display().to_string()]);
+        }
+        agent
+    } else if let Some(container) = &agentic.agent.container {
+        let command = container_command(&container.template.0).with_context(|| {
+            "spec.generate.agentic.agent.container.template: without a cluster the agent's container needs a `command` that runs on this machine"
+        })?;
+        std::iter::once("--".to_owned()).chain(command).collect()
+    } else {
+        anyhow::bail!(
+            "spec.generate.agentic.agent: only function and container run without a cluster"
+        );
+    };
+    let slots = args.pods.min(sessions_at_once(inputs));
+    Ok(Some(Pods {
+        program: program.to_owned(),
+        job: inputs.name.clone(),
+        slots,
+        concurrent: agentic.concurrent_sessions_per_pod.unsigned_abs(),
+        sessions_per_pod: agentic.sessions_per_pod.unsigned_abs(),
+        directory: work.run.path().to_owned(),
+        logs: logs.to_owned(),
+        agent,
+        secrets: secrets.clone(),
+    }))
+}
+
+fn sessions_at_once(inputs: &Inputs) -> u32 {
+    inputs
+        .spec
+        .rollout
+        .concurrency
+        .sessions
+        .map_or(u32::MAX, i32::unsigned_abs)
+}
+
+/// Command and arguments of the container named `agent`, or of the first one.
+fn container_command(template: &serde_json::Map<String, Value>) -> Option<Vec<String>> {
+    let containers = template.get("spec")?.get("containers")?.as_array()?;
+    let named = containers
+        .iter()
+        .find(|container| container["name"] == "agent");
+    let container = named.or_else(|| containers.first())?;
+    let texts = |name: &str| {
+        let list = container[name].as_array().into_iter().flatten();
+        list.filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let mut command = texts("command");
+    if command.is_empty() {
+        return None;
+    }
+    command.extend(texts("args"));
+    Some(command)
+}
+
+impl Setup {
+    /// The command of simulated engine `index`, built from what it announced before.
+    pub(super) fn engine_spec(
+        &self,
+        index: u32,
+    ) -> anyhow::Result<impl Fn(&Value) -> Spec + Send + Sync + 'static> {
+        let config = simulator_config(&self.inputs, &self.files, index.into());
+        let path = self.work.write(
+            &format!("engine-{index}.json"),
+            &serde_json::to_vec_pretty(&config)?,
+        )?;
+        let (program, logs) = (self.program.clone(), self.logs.clone());
+        Ok(move |announced: &Value| {
+            simulator_spec(&program, index as usize, &path, &logs, announced)
+        })
+    }
+
+    /// The command of the router. After a restart it takes its old ports again: driver and agents know it by those.
+    pub(super) fn router_spec(
+        &self,
+        engines: &[String],
+    ) -> impl Fn(&Value) -> Spec + Send + Sync + 'static {
+        let run = self.work.run.path().to_owned();
+        let (program, log) = (self.program.clone(), self.logs.join("router.log"));
+        let job = self.inputs.name.clone();
+        let engines = engines.to_owned();
+        move |announced: &Value| {
+            let address = |name: &str| {
+                let url = announced[name]
+                    .as_str()
+                    .and_then(|url| url.strip_prefix("http://"));
+                url.map_or_else(
+                    || "127.0.0.1:0".to_owned(),
+                    |address| address.trim_end_matches('/').to_owned(),
+                )
+            };
+            let file = |name: &str| run.join(name).display().to_string();
+            let mut args: Vec<String> = ["router", "--exit-with-stdin", "--job", &job]
+                .map(str::to_owned)
+                .to_vec();
+            args.extend(["--agents-listen".to_owned(), address("agents_url")]);
+            args.extend(["--control-listen".to_owned(), address("control_url")]);
+            args.extend(["--control-token-file".to_owned(), file("control-token")]);
+            args.extend(["--claim-secret-file".to_owned(), file("claim-secret")]);
+            for engine in &engines {
+                args.extend(["--engine".to_owned(), engine.clone()]);
+            }
+            Spec {
+                name: "router".to_owned(),
+                program: program.clone(),
+                args,
+                first_line: None,
+                log: log.clone(),
+                announces: true,
+            }
+        }
+    }
+
+    /// The command of the plug-in host, when the job has plug-ins.
+    pub(super) fn plugin_host(&self) -> Option<Spec> {
+        self.inputs.spec.plugins.as_ref()?;
+        let mut args: Vec<String> = ["plugins", "--exit-with-stdin", "--socket"]
+            .map(str::to_owned)
+            .to_vec();
+        args.push(self.plugin_socket().display().to_string());
+        args.extend(["--python".to_owned(), self.python.display().to_string()]);
+        if let Some(code) = &self.plugin_code {
+            args.extend(["--code".to_owned(), code.display().to_string()]);
+        }
+        Some(Spec {
+            name: "plug-in host".to_owned(),
+            program: self.program.clone(),
+            args,
+            first_line: None,
+            log: self.logs.join("plugins.log"),
+            announces: false,
+        })
+    }
+
+    fn plugin_socket(&self) -> PathBuf {
+        self.work.run.path().join("plugins.sock")
+    }
+
+    fn last_word_path(&self) -> PathBuf {
+        self.work.state.join("last-word.json")
+    }
+
+    /// Writes the driver's configuration, now that the router is known.
+    pub(super) fn write_driver_config(&self, router: &RouterUrls) -> anyhow::Result<PathBuf> {
+        let simulated = self.engine_urls.is_empty();
+        let config = json!({
+            "version": 1,
+            "job": {
+                "name": self.inputs.name,
+                "namespace": self.inputs.namespace,
+                "uid": self.work.uid,
+                "attempt": self.work.attempt,
+            },
+            "spec": inputs::spec_value(&self.inputs.spec),
+            "dataset_path": self.files.dataset,
+            "ledger_dir": self.work.directory("ledger")?,
+            "output_dir": self.work.output,
+            "router_url": router.control_url,
+            "control_token_file": self.work.run.path().join("control-token"),
+            "plugin_socket": self.inputs.spec.plugins.as_ref().map(|_| self.plugin_socket()),
+            "tokenizer": (simulated && self.tokenizer.is_none()).then_some("builtin"),
+            "tokenizer_dir": self.tokenizer,
+            "status_listen": "127.0.0.1:0",
+            "termination_message_path": self.last_word_path(),
+        });
+        Ok(self
+            .work
+            .write("driver.json", &serde_json::to_vec_pretty(&config)?)?)
+    }
+
+    /// The command of the driver.
+    pub(super) fn driver_spec(&self, config: &Path) -> Spec {
+        let config = config.display().to_string();
+        Spec {
+            name: "driver".to_owned(),
+            program: self.program.clone(),
+            args: ["driver", "--exit-with-stdin", "--config", &config]
+                .map(str::to_owned)
+                .to_vec(),
+            first_line: None,
+            log: self.logs.join("driver.log"),
+            announces: true,
+        }
+    }
+
+    /// What the teardown ladder may take.
+    pub(super) fn teardown_time(&self) -> Duration {
+        let teardown = &self.inputs.spec.teardown;
+        Duration::from_secs(u64::from(
+            teardown.drain_seconds.unsigned_abs() + teardown.abort_hook_seconds.unsigned_abs(),
+        ))
+    }
+
+    /// How the job ended, in the driver's word.
+    pub(super) fn last_word(&self) -> anyhow::Result<Outcome> {
+        let path = self.last_word_path();
+        let text = fs::read_to_string(&path).with_context(|| {
+            format!("the driver ended without a last word in {}", path.display())
+        })?;
+        read_last_word(&text)
+    }
+
+    /// Lines that tell a person what there is now.
+    pub(super) fn summary(&self) -> Vec<String> {
+        super::job::summary_lines(
+            &fs::read_to_string(self.last_word_path()).unwrap_or_default(),
+            &self.work.output,
+        )
+    }
+}
