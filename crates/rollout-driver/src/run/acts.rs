@@ -136,7 +136,6 @@ impl Shell {
                 rows: Arc::clone(rows),
             });
             self.kept.push(Kept {
-                take,
                 step,
                 group,
                 rows: Arc::clone(rows),
@@ -222,7 +221,6 @@ impl Shell {
             Ok(groups) => {
                 for group in groups {
                     let kept = Kept {
-                        take: group.take,
                         step,
                         group: group.group,
                         rows: group.rows.into(),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollout_engine::{GroupIndex, Step, TakeId};
+use rollout_engine::{GroupIndex, Step};
 
 use crate::error::DriverError;
 use crate::output::{OutputError, StepSummary, Writer};
@@ -12,7 +12,6 @@ use crate::output::{OutputError, StepSummary, Writer};
 /// A kept group that is not in the output yet.
 #[derive(Debug, Clone)]
 pub(super) struct Kept {
-    pub(super) take: TakeId,
     pub(super) step: Step,
     pub(super) group: GroupIndex,
     pub(super) rows: Arc<[u8]>,
@@ -70,12 +69,7 @@ pub(super) async fn write_part(
     kept: Kept,
     patience: Duration,
 ) -> Result<(), DriverError> {
-    let Kept {
-        take: _,
-        step,
-        group,
-        rows,
-    } = kept;
+    let Kept { step, group, rows } = kept;
     persist(patience, move || output.keep(step.0, group.0, &rows)).await
 }
 
