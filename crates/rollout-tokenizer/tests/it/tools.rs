@@ -54,15 +54,15 @@ fn malformed_tools_are_errors_that_name_the_place() {
         (json!({}), "tools: must be an array"),
         (json!(["f"]), "tools[0]: must be an object"),
         (
-            &json!([{"name": "f"}]),
+            json!([{"name": "f"}]),
             "tools[0].function: must be an object",
         ),
         (
-            &json!([{"function": {}}]),
+            json!([{"function": {}}]),
             "tools[0].function.name: must be a string",
         ),
         (
-            &json!([{"function": {"name": "f", "description": 1}}]),
+            json!([{"function": {"name": "f", "description": 1}}]),
             "tools[0].function.description: must be a string or null",
         ),
     ] {
