@@ -146,7 +146,7 @@ impl Process {
     /// Sends SIGTERM.
     pub(super) fn terminate(&self) {
         if self.child.id().is_some() {
-            drop(kill(self.pid, Signal::SIGTERM));
+            let _gone = kill(self.pid, Signal::SIGTERM);
         }
     }
 
@@ -155,7 +155,7 @@ impl Process {
         self.terminate();
         if timeout(grace, self.child.wait()).await.is_err() {
             tracing::warn!(name = self.name, "did not end in time and is killed");
-            drop(killpg(self.pid, Signal::SIGKILL));
+            let _gone = killpg(self.pid, Signal::SIGKILL);
             drop(self.child.wait().await);
         }
     }
