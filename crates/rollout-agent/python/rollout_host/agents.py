@@ -39,9 +39,9 @@ class _Session:
 class AgentHost:
     """The sessions of this process."""
 
-    def __init__(self, function, abort, parameters, channel):
+    def __init__(self, function, module, parameters, channel):
         self._function = function
-        self._abort = abort
+        self._module = module
         self._parameters = parameters
         self._channel = channel
         self._sessions = {}
@@ -93,7 +93,7 @@ class AgentHost:
             keywords = calls.accepted(self._function, offered, by_name_only=("args", "resume"))
             ended = _returned(await calls.call(self._function, **keywords))
         except asyncio.CancelledError:
-            ended = {"exit_code": None, "error": "cancelled" if session.stopping else "the agent cancelled itself"}
+            ended = {"exit_code": None, "error": None if session.stopping else "the agent cancelled itself"}
         except SystemExit as error:
             ended = _exited(error)
         except BaseException as error:  # whatever a user's function raises is its result
@@ -109,7 +109,7 @@ class AgentHost:
         self._sessions.pop(session.id, None)
         tail = session.tail.text()
         message = {"type": "ended", "session_id": session.id, "signal": None, "result": None, "error": None}
-        message["log_tail"] = tail if tail and ended.get("error") else None
+        message["log_tail"] = tail if tail and ended.get("exit_code") != 0 else None
         message.update(ended)
         try:
             self._channel.send(message)
@@ -146,10 +146,13 @@ class AgentHost:
         self._channel.send({"type": "abort_done", "abort_id": abort_id, "result": result, "error": error})
 
     async def _call_abort(self, message):
-        if self._abort is None:
+        abort = getattr(self._module, "abort", None)
+        if abort is None:
             return "none", None
+        if not callable(abort):
+            return "failed", f"abort of module {self._module.__name__!r} is a {type(abort).__name__}, not a function"
         timeout = message.get("timeout_seconds", 30)
-        hook = asyncio.get_running_loop().create_task(calls.call(self._abort, self._args(message.get("args") or {})))
+        hook = asyncio.get_running_loop().create_task(calls.call(abort, self._args(message.get("args") or {})))
         done, _ = await asyncio.wait({hook}, timeout=timeout)
         if not done:
             hook.cancel()
@@ -201,10 +204,7 @@ def _import(path):
     function, module = calls.load(path)
     offered = ("base_url", "prompt", "request_kwargs", "metadata", "args", "resume")
     calls.accepted(function, dict.fromkeys(offered), by_name_only=("args", "resume"))
-    abort = getattr(module, "abort", None)
-    if abort is not None and not callable(abort):
-        raise TypeError(f"abort of module {module.__name__!r} is a {type(abort).__name__}, not a function")
-    return function, abort
+    return function, module
 
 
 def _take_protocol():
@@ -235,12 +235,12 @@ def main(path, parameters_file):
                 parameters = json.load(file)
             if not isinstance(parameters, dict):
                 raise TypeError(f"{parameters_file} holds a {type(parameters).__name__}, not an object")
-        function, abort = _import(path)
+        function, module = _import(path)
     except BaseException as error:  # SystemExit at import included
         connection.send({"type": "failed", "error": f"{path} cannot be loaded: {errors.traceback_of(error)}"})
         loop.run_until_complete(connection.flush())
         _end(1)
-    host = AgentHost(function, abort, parameters, connection)
+    host = AgentHost(function, module, parameters, connection)
     serving = loop.create_task(host.serve())
     loop.add_signal_handler(signal.SIGTERM, serving.cancel)
     while not serving.done():

@@ -16,6 +16,8 @@ class Stopped(BaseException):
 class PathError(ImportError):
     """A dotted path that leads to no function."""
 
+    __module__ = "builtins"  # in a traceback, it is not the host that counts
+
 
 def split(path):
     """`package.module.attr` -> its module and its attribute."""

@@ -63,9 +63,11 @@ pub(super) fn result(
     hook: Option<HookReport>,
 ) -> SessionResult {
     let outcome = classify(cause, &ended);
-    let error = ended
-        .error
-        .or_else(|| explain(cause, outcome).map(str::to_owned));
+    let error = match (explain(cause, outcome), ended.error) {
+        (Some(reason), Some(detail)) => Some(format!("{reason}: {detail}")),
+        (Some(reason), None) => Some(reason.to_owned()),
+        (None, detail) => detail,
+    };
     SessionResult {
         outcome,
         exit_code: ended.exit_code,
@@ -94,6 +96,7 @@ fn classify(cause: Option<Cause>, ended: &Ended) -> Outcome {
 fn explain(cause: Option<Cause>, outcome: Outcome) -> Option<&'static str> {
     match (outcome, cause) {
         (Outcome::Deadline, _) => Some("the session's deadline passed"),
+        (Outcome::Aborted, _) => Some("the session was aborted"),
         (Outcome::InfraFailed, Some(Cause::RouterLost)) => {
             Some("the router was lost for longer than three heartbeats")
         }

@@ -100,6 +100,17 @@ impl Pod {
         found.unwrap()
     }
 
+    /// Waits for the end of both, however they end.
+    pub(crate) async fn ended(&mut self) {
+        let both = async {
+            (
+                self.launcher.child.wait().await.unwrap(),
+                self.shim.child.wait().await.unwrap(),
+            )
+        };
+        timeout(PATIENCE, both).await.expect("the pod ends");
+    }
+
     /// Waits for the end of both, and says whether both ended well.
     pub(crate) async fn ended_well(&mut self) -> bool {
         let both = async {
@@ -151,16 +162,24 @@ pub(crate) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) 
 
 /// The children of a process.
 pub(crate) fn children(parent: u32) -> Vec<i32> {
-    let path = format!("/proc/{parent}/task/{parent}/children");
-    std::fs::read_to_string(path)
-        .unwrap_or_default()
-        .split_whitespace()
-        .map(|pid| pid.parse().unwrap())
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{parent}/task")) else {
+        return Vec::new();
+    };
+    threads
+        .flat_map(|thread| std::fs::read_to_string(thread.unwrap().path().join("children")))
+        .flat_map(|pids| {
+            pids.split_whitespace()
+                .map(|pid| pid.parse().unwrap())
+                .collect::<Vec<i32>>()
+        })
         .collect()
 }
 
 /// Whether a process lives (a zombie does not).
 pub(crate) fn lives(pid: &str) -> bool {
-    std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()))
+    let Ok(pid) = pid.trim().parse::<u32>() else {
+        return false;
+    };
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.contains(") Z ") && !stat.contains(") X "))
 }

@@ -118,7 +118,7 @@ async fn run(role: Role, stop: CancellationToken) {
         }
         Role::Guarded(role) => {
             let status = shim::run_guarded(again(&role), stop).await.unwrap();
-            assert!(status.success());
+            assert!(status.success(), "the shim: {status}");
             return;
         }
         Role::Command { directory, command } => (
@@ -142,14 +142,14 @@ async fn run(role: Role, stop: CancellationToken) {
         ),
     };
     shim::guard_this_process().unwrap();
+    let given = [
+        ("GIVEN".to_owned(), "by the user".to_owned()),
+        ("GIVEN_DIR".to_owned(), directory.display().to_string()),
+    ];
     let config = ShimConfig {
         directory,
         agent,
-        environment: shim::clean_environment(
-            std::env::vars_os(),
-            false,
-            &[("GIVEN".to_owned(), "by the user".to_owned())],
-        ),
+        environment: shim::clean_environment(std::env::vars_os(), false, &given),
         launcher_timeout: Duration::from_secs(10),
         grace_period: Duration::from_secs(8),
         echo: false,

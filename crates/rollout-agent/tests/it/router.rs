@@ -15,7 +15,12 @@ use axum::{
 };
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
-use tokio::{net::TcpListener, sync::Notify, task::JoinSet, time::timeout};
+use tokio::{
+    net::TcpListener,
+    runtime::{Builder, Runtime},
+    sync::Notify,
+    time::timeout,
+};
 
 /// How long a test waits for anything.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -49,7 +54,16 @@ struct Shared {
 #[derive(Debug)]
 pub(crate) struct FakeRouter {
     shared: Shared,
-    _server: JoinSet<()>,
+    /// A runtime of its own, so that nothing of it is left when it goes.
+    runtime: Option<Runtime>,
+}
+
+impl Drop for FakeRouter {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// A session to offer.
@@ -66,7 +80,13 @@ pub(crate) fn offer() -> Value {
 
 impl FakeRouter {
     pub(crate) async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let bound = runtime.spawn(TcpListener::bind("127.0.0.1:0"));
+        let listener = bound.await.unwrap().unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let shared = Shared {
             inner: Arc::default(),
@@ -80,11 +100,10 @@ impl FakeRouter {
             .route("/agent/sessions/{id}/result", post(result))
             .route("/sessions/{id}/v1/chat/completions", post(chat))
             .with_state(shared.clone());
-        let mut server = JoinSet::new();
-        server.spawn(async move { axum::serve(listener, app).await.unwrap() });
+        runtime.spawn(async move { axum::serve(listener, app).await.unwrap() });
         Self {
             shared,
-            _server: server,
+            runtime: Some(runtime),
         }
     }
 

@@ -1,0 +1,9 @@
+import asyncio
+
+from miles.utils.http_utils import post
+
+
+async def run(base_url, prompt):
+    await post(f"{base_url}/v1/chat/completions", {"messages": prompt})
+    await asyncio.sleep(1)
+    return {"drained": True}
