@@ -3,6 +3,7 @@
 //! A field that is not built is refused with `NotSupported`, never ignored. This is the one list: a part that gets built is taken out
 //! here, and `validate`, `local` and the controllers follow.
 
+use super::conditions::reasons;
 use super::job::{
     Agentic, Compression, Dataset, DatasetFormat, FilterType, Granularity, History, MessageMatcher,
     Output, OutputFormat, Reward, RewardType, Rollout, RolloutJobSpec, SamplePicker, TokenMode,
@@ -97,7 +98,7 @@ impl Unsupported {
     fn when(&mut self, used: bool, field: &str, what: &str) {
         if used {
             let path = format!("{}.{field}", self.at);
-            let message = format!("NotSupported: {what} is not built yet: remove it");
+            let message = format!("{}: not built yet: {what}", reasons::NOT_SUPPORTED);
             self.violations.push(Violation::error(path, message));
         }
     }
@@ -106,7 +107,7 @@ impl Unsupported {
         self.when(
             dataset.persistent_volume_claim.is_some(),
             "dataset.persistentVolumeClaim",
-            "a data set on a volume (use configMap, inline or a file:// url)",
+            "a data set on a volume; use configMap, inline or a file:// url",
         );
         let remote = dataset
             .url
@@ -115,7 +116,7 @@ impl Unsupported {
         self.when(
             remote,
             "dataset.url",
-            "a data set in object storage (use a file:// url)",
+            "a data set in object storage; use a file:// url",
         );
         self.when(
             dataset.plugin.is_some(),
@@ -125,7 +126,7 @@ impl Unsupported {
         self.when(
             dataset.format == Some(DatasetFormat::Parquet),
             "dataset.format",
-            "Parquet (use Jsonl)",
+            "Parquet; use Jsonl",
         );
         let extension = dataset.url.as_deref().and_then(|url| {
             [".parquet", ".gz", ".zst"]
@@ -135,7 +136,7 @@ impl Unsupported {
         self.when(
             extension.is_some(),
             "dataset.url",
-            "a compressed or Parquet data set (use plain JSONL)",
+            "a compressed or Parquet data set; use plain JSONL",
         );
         self.when(
             dataset.multimodal_keys.is_some(),
@@ -156,7 +157,7 @@ impl Unsupported {
         self.when(
             by_sample,
             "rollout.overSampling.granularity",
-            "over-sampling by sample (use Group)",
+            "over-sampling by sample; use Group",
         );
         let plugin = rollout
             .filter
@@ -198,7 +199,7 @@ impl Unsupported {
         self.when(
             agentic.tokens == Some(TokenMode::Inherited),
             &format!("{at}.tokens"),
-            "Inherited tokens (use Recorded)",
+            "Inherited tokens; use Recorded",
         );
         self.when(
             agentic
@@ -210,12 +211,12 @@ impl Unsupported {
         self.when(
             agentic.history == Some(History::Tree),
             &format!("{at}.history"),
-            "a tree of branches (use Linear)",
+            "a tree of branches; use Linear",
         );
         self.when(
             agentic.sample_picker == Some(SamplePicker::KeepAll),
             &format!("{at}.samplePicker"),
-            "samples of superseded branches (use DropRetries)",
+            "samples of superseded branches; use DropRetries",
         );
         self.when(
             agentic.require_session_token,
@@ -230,7 +231,7 @@ impl Unsupported {
             RewardType::None | RewardType::Agent | RewardType::Math | RewardType::Plugin
         );
         let what = format!(
-            "reward type {:?} (use Math, Agent or Plugin)",
+            "reward type {:?}; use Math, Agent or Plugin",
             reward.kind()
         );
         self.when(!built, "reward.type", &what);
@@ -242,12 +243,12 @@ impl Unsupported {
         self.when(
             output.formats.contains(&OutputFormat::Parquet),
             "output.formats",
-            "Parquet (use Jsonl)",
+            "Parquet; use Jsonl",
         );
         self.when(
             output.compression == Some(Compression::Zstd),
             "output.compression",
-            "compressed output (use None)",
+            "compressed output; use None",
         );
         // `local` writes to its own --output, whatever the manifest says.
         let remote = output
@@ -257,7 +258,7 @@ impl Unsupported {
         self.when(
             remote && context == Context::Cluster,
             "output.url",
-            "output to object storage (use persistentVolumeClaim)",
+            "output to object storage; use persistentVolumeClaim",
         );
     }
 
@@ -265,7 +266,7 @@ impl Unsupported {
         self.when(
             pool.tokenizer.is_some() && context == Context::Local,
             "tokenizer",
-            "a tokenizer of the pool's own (use the flag --tokenizer)",
+            "a tokenizer of the pool's own; use the flag --tokenizer",
         );
         self.when(
             pool.idle.is_some(),

@@ -13,7 +13,7 @@ use crate::api::support::Context;
 
 /// Checks manifests offline, with the rules of the custom resource definitions and more.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// Files, directories (their .yaml, .yml and .json files), or - for standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -34,7 +34,7 @@ enum Format {
 }
 
 /// Runs the sub-command.
-pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Args {
         files,
         output,
@@ -68,6 +68,7 @@ fn examine(files: &[PathBuf], context: Context) -> (usize, Vec<Finding>) {
     };
     let mut findings = sources.findings;
     findings.extend(manifest::check(&sources.documents, purpose));
+    Finding::sort(&mut findings);
     (sources.documents.len(), findings)
 }
 

@@ -122,7 +122,7 @@ fn rules(schema: &mut schemars::Schema) {
         )
         .field(
             "slice",
-            "!has(self.slice) || self.slice.matches('^[[][0-9]*:[0-9]*[]]$')",
+            r"!has(self.slice) || self.slice.matches('^\\[[0-9]*:[0-9]*\\]$')",
             "write slice as \"[start:end]\", quoted, with row numbers from 0; either side may be empty, as in \"[0:1000]\" or \"[100:]\"",
         )
         .field(

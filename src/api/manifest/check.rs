@@ -22,8 +22,10 @@ pub struct Purpose {
 
 /// What is wrong in the documents, in their order.
 pub fn check(documents: &[Document], purpose: Purpose) -> Vec<Finding> {
-    let mut found = duplicates(documents);
+    let mut found = Vec::new();
+    let mut seen = Seen::new();
     for document in documents {
+        found.extend(duplicate(document, &mut seen));
         let violations = validate::validate(&document.value);
         let sound = !violations.iter().any(Violation::is_error);
         found.extend(
@@ -86,7 +88,8 @@ fn unresolved(
             && other.namespace().unwrap_or("default") == namespace.unwrap_or("default")
     });
     let Some(named) = named else {
-        let expected = purpose.complete && reference.target.is_manifest();
+        let here = reference.namespace.is_none();
+        let expected = purpose.complete && here && reference.target.is_manifest();
         return expected.then(|| {
             let message = format!("{kind}/{} is not in these files", reference.name);
             (Severity::Warning, message)
@@ -122,32 +125,19 @@ fn keys(object: &Value, target: Target) -> Vec<&str> {
         .collect()
 }
 
+/// Names that were seen, with the document that had them first.
+type Seen<'a> = HashMap<(&'a str, &'a str, &'a str, &'a str), &'a Document>;
+
 /// The second of two objects of the same name would replace the first.
-fn duplicates(documents: &[Document]) -> Vec<Finding> {
-    let mut seen = HashMap::new();
-    let mut found = Vec::new();
-    for document in documents {
-        let (Some(version), Some(kind), Some(name)) = (
-            document.api_version(),
-            document.kind(),
-            document.value["metadata"]["name"].as_str(),
-        ) else {
-            continue;
-        };
-        let group = version.rsplit_once('/').map_or("", |(group, _)| group);
-        let namespace = document.namespace().unwrap_or("default");
-        if let Some(first) = seen.insert((group, kind, namespace, name), document) {
-            let message = format!(
-                "{kind}/{name} is in {}:{} already and would replace it: remove one",
-                first.file, first.index
-            );
-            found.push(Finding::about(
-                document,
-                Severity::Error,
-                "metadata.name",
-                message,
-            ));
-        }
-    }
-    found
+fn duplicate<'a>(document: &'a Document, seen: &mut Seen<'a>) -> Option<Finding> {
+    let (version, kind) = (document.api_version()?, document.kind()?);
+    let name = document.value["metadata"]["name"].as_str()?;
+    let group = version.rsplit_once('/').map_or("", |(group, _)| group);
+    let namespace = document.namespace().unwrap_or("default");
+    let first = seen.insert((group, kind, namespace, name), document)?;
+    let message = format!(
+        "{kind}/{name} is in {}:{} already and would replace it: remove one",
+        first.file, first.index
+    );
+    Some(Finding::about(document, Severity::Error, "metadata.name", message))
 }

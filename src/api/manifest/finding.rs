@@ -76,12 +76,17 @@ impl Finding {
     }
 
     pub(crate) fn violation(document: &Document, violation: Violation) -> Self {
-        Self::about(
-            document,
-            Severity::Error,
-            &violation.path,
-            violation.message,
-        )
+        let Violation {
+            severity,
+            path,
+            message,
+        } = violation;
+        Self::about(document, severity, &path, message)
+    }
+
+    /// Sorts findings by file and document; what belongs to the same one keeps its order.
+    pub(crate) fn sort(findings: &mut [Self]) {
+        findings.sort_by(|a, b| (&a.file, a.document).cmp(&(&b.file, b.document)));
     }
 
     /// Whether it refuses the manifest.

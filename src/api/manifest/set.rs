@@ -84,6 +84,7 @@ pub fn load_sources(sources: Sources, purpose: Purpose) -> Result<Manifests, Rej
         mut findings,
     } = sources;
     findings.extend(check(&documents, purpose));
+    Finding::sort(&mut findings);
     if findings.iter().any(Finding::is_error) {
         return Err(Rejected { findings });
     }

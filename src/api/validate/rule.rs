@@ -111,10 +111,8 @@ fn evaluate(rules: &[Rule], value: &Value, old: Option<&Value>, at: &str) -> Vec
     let mut context = Context::default();
     let variables = [("self", Some(value)), ("oldSelf", old)];
     for (name, value) in variables {
-        if let Some(value) = value
-            && let Err(error) = context.add_variable(name, value)
-        {
-            return vec![Violation::error(at, format!("cannot be given to rules: {error}"))];
+        if let Some(value) = value {
+            context.add_variable_from_value(name, to_cel(value));
         }
     }
     rules
@@ -130,4 +128,24 @@ fn evaluate(rules: &[Rule], value: &Value, old: Option<&Value>, at: &str) -> Vec
             Some(Violation::error(path.trim_start_matches('.'), message))
         })
         .collect()
+}
+
+/// A JSON value as rules see it. Every whole number is a signed one, as the API server types it.
+fn to_cel(value: &Value) -> cel::Value {
+    match value {
+        Value::Null => cel::Value::Null,
+        Value::Bool(flag) => cel::Value::Bool(*flag),
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(whole), _) => cel::Value::Int(whole),
+            (None, Some(float)) => cel::Value::Float(float),
+            (None, None) => cel::Value::Null,
+        },
+        Value::String(text) => text.clone().into(),
+        Value::Array(items) => items.iter().map(to_cel).collect::<Vec<_>>().into(),
+        Value::Object(object) => object
+            .iter()
+            .map(|(name, inner)| (name.clone(), to_cel(inner)))
+            .collect::<std::collections::HashMap<_, _>>()
+            .into(),
+    }
 }

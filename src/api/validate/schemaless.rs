@@ -22,17 +22,11 @@ macro_rules! kubernetes_type {
         $(#[$doc])*
         pub(super) fn $name(value: &Value, at: &str) -> Vec<Violation> {
             static SCHEMA: LazyLock<Value> = LazyLock::new(schema_of::<$type>);
-            check(&SCHEMA, value, at, $optional)
+            check(&SCHEMA, value, at, Unknown::Suspicious, $optional)
         }
     };
 }
 
-kubernetes_type!(
-    /// Metadata of an object.
-    object_meta,
-    ObjectMeta,
-    &[]
-);
 kubernetes_type!(
     /// A pod template.
     pod_template,
@@ -70,17 +64,35 @@ kubernetes_type!(
     &[]
 );
 
+/// Metadata of an object. The API server drops what it does not know here.
+pub(super) fn object_meta(value: &Value, at: &str) -> Vec<Violation> {
+    static SCHEMA: LazyLock<Value> = LazyLock::new(schema_of::<ObjectMeta>);
+    check(&SCHEMA, value, at, Unknown::Refused, &[])
+}
+
 /// A container whose fields are merged over ours; its name is ours.
 pub(super) fn container(value: &Map<String, Value>, at: &str) -> Vec<Violation> {
     static SCHEMA: LazyLock<Value> =
         LazyLock::new(schema_of::<k8s_openapi::api::core::v1::Container>);
-    check(&SCHEMA, &Value::Object(value.clone()), at, &["name"])
+    check(
+        &SCHEMA,
+        &Value::Object(value.clone()),
+        at,
+        Unknown::Suspicious,
+        &["name"],
+    )
 }
 
-fn check(schema: &Value, value: &Value, at: &str, optional: &[&str]) -> Vec<Violation> {
+fn check(
+    schema: &Value,
+    value: &Value,
+    at: &str,
+    unknown: Unknown,
+    optional: &[&str],
+) -> Vec<Violation> {
     let mut structure = Structure {
         optional,
-        ..Structure::new(Unknown::Suspicious)
+        ..Structure::new(unknown)
     };
     structure.check(schema, value, at);
     structure.found

@@ -239,23 +239,25 @@ impl Structure<'_> {
     }
 
     fn wrong_type(&mut self, wanted: &str, value: &Value, at: &str) {
-        let (found, hint) = match value {
-            Value::Null => ("null".to_owned(), ""),
-            Value::Bool(flag) => (flag.to_string(), ": put it in quotes"),
-            Value::Number(number) => (number.to_string(), ": put it in quotes"),
-            Value::String(text) if text.parse::<f64>().is_ok() => {
-                (format!("the text \"{text}\""), ": remove the quotes")
+        let found = match value {
+            Value::Null => "null".to_owned(),
+            Value::Bool(_) | Value::Number(_) => value.to_string(),
+            Value::String(text) => format!("the text \"{text}\""),
+            Value::Array(_) => "a list".to_owned(),
+            Value::Object(_) => "an object".to_owned(),
+        };
+        let hint = match value {
+            Value::Bool(_) | Value::Number(_) if wanted.starts_with("a text") => {
+                ": put it in quotes"
             }
-            Value::String(_) => ("a text".to_owned(), ""),
-            Value::Array(_) => ("a list".to_owned(), ""),
-            Value::Object(_) => ("an object".to_owned(), ""),
+            Value::String(text) if text.parse::<f64>().is_ok() && wanted.ends_with("number") => {
+                ": remove the quotes"
+            }
+            Value::String(text) if text.parse::<bool>().is_ok() && wanted == "true or false" => {
+                ": remove the quotes"
+            }
+            _ => "",
         };
-        let applies = match hint {
-            ": put it in quotes" => wanted.starts_with("a text"),
-            ": remove the quotes" => wanted.contains("number"),
-            _ => false,
-        };
-        let hint = if applies { hint } else { "" };
         self.error(at, &format!("must be {wanted}, is {found}{hint}"));
     }
 
@@ -267,7 +269,10 @@ impl Structure<'_> {
 /// What a missing field wants, from its schema.
 fn expectation(schema: &Value) -> String {
     match schema["description"].as_str() {
-        Some(description) => format!(": {}", description.trim_end_matches('.')),
+        Some(description) => {
+            let sentence = description.split(". ").next().unwrap_or_default();
+            format!(": {}", sentence.trim_end_matches('.'))
+        }
         None => String::new(),
     }
 }

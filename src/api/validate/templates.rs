@@ -74,8 +74,8 @@ fn owned_flags(arguments: &[String], at: &str) -> Vec<Violation> {
         .iter()
         .enumerate()
         .filter_map(|(position, argument)| {
-            let field = flags::owner(argument)?;
-            let message = format!("{argument} is set by the operator: remove it, and use {field}");
+            let instead = flags::instead_of(argument)?;
+            let message = format!("{argument} is the operator's to set: remove it; {instead}");
             Some(Violation::error(path::index(at, position), message))
         })
         .collect()
