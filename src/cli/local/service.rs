@@ -19,7 +19,7 @@ use nix::{
 use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
-    process::{Child, ChildStdin, Command},
+    process::{Child, ChildStdin, ChildStdout, Command},
     sync::watch,
     time::{Instant, sleep, timeout},
 };
@@ -39,9 +39,10 @@ const LOG_TAIL: usize = 2048;
 pub(super) enum ServiceError {
     #[error("start {name}")]
     Start { name: String, source: io::Error },
-    #[error("{name} did not say within {} s where it listens; its log ({log}) ends with:\n{tail}", READY_DEADLINE.as_secs())]
+    #[error("{name} {problem}; its log ({log}) ends with:\n{tail}")]
     NotReady {
         name: String,
+        problem: String,
         log: String,
         tail: String,
     },
@@ -90,42 +91,43 @@ impl Process {
             source,
         };
         let log = open_log(&spec.log).map_err(start_error)?;
+        let output = if spec.announces {
+            Stdio::piped()
+        } else {
+            Stdio::from(log.try_clone().map_err(start_error)?)
+        };
         let mut child = Command::new(&spec.program)
             .args(&spec.args)
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::from(log.try_clone().map_err(start_error)?))
+            .stdout(output)
+            .stderr(Stdio::from(log))
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
             .map_err(start_error)?;
-        let pipes = (child.stdin.take(), child.stdout.take(), child.id());
-        let (Some(mut stdin), Some(stdout), Some(id)) = pipes else {
-            return Err(start_error(io::Error::other(
-                "it ended before it could be spoken to",
-            )));
+        let (Some(mut stdin), Some(id)) = (child.stdin.take(), child.id()) else {
+            let ended = io::Error::other("it ended before it could be spoken to");
+            return Err(start_error(ended));
         };
         if let Some(line) = &spec.first_line {
+            let line = format!("{line}\n");
             stdin
-                .write_all(format!("{line}\n").as_bytes())
+                .write_all(line.as_bytes())
                 .await
                 .map_err(start_error)?;
         }
-        let mut lines = BufReader::new(stdout).lines();
-        let announcement = if spec.announces {
-            let line = timeout(READY_DEADLINE, lines.next_line())
-                .await
-                .ok()
-                .and_then(Result::ok)
-                .flatten();
-            line.and_then(|line| serde_json::from_str(&line).ok())
-                .ok_or_else(|| ServiceError::NotReady {
-                    name: spec.name.clone(),
-                    log: spec.log.display().to_string(),
-                    tail: tail(&spec.log),
-                })?
-        } else {
-            Value::Null
+        let announcement = match child.stdout.take() {
+            None => Value::Null,
+            Some(output) => {
+                announcement(output)
+                    .await
+                    .map_err(|problem| ServiceError::NotReady {
+                        name: spec.name.clone(),
+                        problem,
+                        log: spec.log.display().to_string(),
+                        tail: tail(&spec.log),
+                    })?
+            }
         };
         let pid =
             Pid::from_raw(i32::try_from(id).map_err(|error| start_error(io::Error::other(error)))?);
@@ -158,6 +160,21 @@ impl Process {
             let _gone = killpg(self.pid, Signal::SIGKILL);
             drop(self.child.wait().await);
         }
+    }
+}
+
+/// Reads the line that says where a child listens, or says why there is none.
+async fn announcement(output: ChildStdout) -> Result<Value, String> {
+    let mut lines = BufReader::new(output).lines();
+    match timeout(READY_DEADLINE, lines.next_line()).await {
+        Err(_) => Err(format!(
+            "did not say within {} s where it listens",
+            READY_DEADLINE.as_secs()
+        )),
+        Ok(Err(error)) => Err(format!("cannot be heard: {error}")),
+        Ok(Ok(None)) => Err("ended before it said where it listens".to_owned()),
+        Ok(Ok(Some(line))) => serde_json::from_str(&line)
+            .map_err(|_| format!("said '{line}' in place of where it listens")),
     }
 }
 
