@@ -52,7 +52,8 @@ pub(crate) fn end(inner: &Arc<Inner>, session: &Session, report: Report) -> bool
         state.forest.len()
     };
     inner.metrics.outcome(report.outcome);
-    cancel(inner, session.id, report.outcome.label());
+    let reason = format!("the session has ended ({})", report.outcome.label());
+    cancel(inner, session.id, &reason);
     if let Some(name) = &session.spec.job {
         let job = inner.jobs.of(name);
         job.queue.lock().retain(|queued| *queued != session.id);

@@ -9,7 +9,7 @@
 //! Admission and registration happen under the lock that a fence takes, and a request asks again before it is sent. So every request
 //! of a fenced scope is either refused, or known to the fence: none can slip between.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -94,7 +94,7 @@ struct Gate {
     fences: Vec<FenceScope>,
     flights: HashMap<u64, Flight>,
     /// The latest flights that ended without a terminal reply.
-    unproven: VecDeque<u64>,
+    unproven: BTreeSet<u64>,
 }
 
 /// How many flights are remembered that ended without a terminal reply.
@@ -203,9 +203,14 @@ impl Flights {
     /// The request that has this id at an engine.
     pub(crate) fn find(&self, rid: &str) -> Option<Sent> {
         let gate = self.gate.lock();
-        gate.sent(|_| true)
-            .into_iter()
-            .find(|sent| sent.rids.iter().any(|known| known == rid))
+        gate.flights.iter().find_map(|(number, flight)| {
+            let (engine, rids) = flight.sent.as_ref()?;
+            rids.iter().any(|known| known == rid).then(|| Sent {
+                number: *number,
+                engine: Arc::clone(engine),
+                rids: Arc::clone(rids),
+            })
+        })
     }
 
     /// Whether a request has not ended.
@@ -223,13 +228,20 @@ impl Flights {
         self.gate.lock().flights.len()
     }
 
+    fn any_open(&self, numbers: &[u64]) -> bool {
+        let gate = self.gate.lock();
+        numbers
+            .iter()
+            .any(|number| gate.flights.contains_key(number))
+    }
+
     /// Waits until none of `numbers` is in flight.
     pub(crate) async fn wait_for_end(&self, numbers: &[u64]) {
         loop {
             let ended = self.ended.notified();
             tokio::pin!(ended);
             ended.as_mut().enable();
-            if !numbers.iter().any(|number| self.is_open(*number)) {
+            if !self.any_open(numbers) {
                 return;
             }
             ended.await;
@@ -278,6 +290,13 @@ impl Ticket {
         Ok(())
     }
 
+    /// Why the request was ended from outside, if it was.
+    pub(crate) fn cancelled(&self) -> Option<ApiError> {
+        let gate = self.flights.gate.lock();
+        let reason = gate.flights.get(&self.number)?.cancelled.clone()?;
+        Some(ApiError::RolloutClosed(reason))
+    }
+
     /// Takes back a dispatch of which nothing was sent.
     pub(crate) fn recall(&mut self) {
         self.outstanding = None;
@@ -304,9 +323,9 @@ impl Drop for Ticket {
         let mut gate = self.flights.gate.lock();
         let flight = gate.flights.remove(&self.number);
         if !self.proven && flight.is_some_and(|flight| flight.sent.is_some()) {
-            gate.unproven.push_back(self.number);
+            gate.unproven.insert(self.number);
             if gate.unproven.len() > UNPROVEN_KEPT {
-                gate.unproven.pop_front();
+                gate.unproven.pop_first();
             }
         }
         drop(gate);

@@ -42,7 +42,7 @@ impl<'a> Parts<'a> {
             usage: None,
         };
         let raw = |cursor: &mut Cursor<'a>| -> Result<&'a str, JsonError> {
-            let span = cursor.skip()?;
+            let span = cursor.span()?;
             Ok(text.get(span).unwrap_or_default())
         };
         Cursor::new(text).object::<JsonError>(|key, value| {
@@ -54,19 +54,19 @@ impl<'a> Parts<'a> {
                 "choices" if value.kind()? == Kind::Array => {
                     value.array::<JsonError>(|index, choice| {
                         if index > 0 {
-                            return choice.skip().map(drop);
+                            return choice.skip();
                         }
                         choice.object::<JsonError>(|key, value| {
                             match key.name.as_ref() {
                                 "message" => parts.message = raw(value)?,
                                 "finish_reason" => parts.finish_reason = raw(value)?,
-                                _ => drop(value.skip()?),
+                                _ => value.skip()?,
                             }
                             Ok(())
                         })
                     })?;
                 }
-                _ => drop(value.skip()?),
+                _ => value.skip()?,
             }
             Ok(())
         })?;

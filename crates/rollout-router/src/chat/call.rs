@@ -96,7 +96,8 @@ pub(super) async fn run(inner: Arc<Inner>, session: Arc<Session>, plan: CallPlan
 async fn work(inner: &Arc<Inner>, session: &Arc<Session>, mut plan: CallPlan) -> Reply {
     let error = match generate(inner, session, &mut plan).await {
         Ok(reply) => return reply,
-        Err(error) => error,
+        // Whatever became of a request that was ended from outside: its client must not send it again.
+        Err(error) => plan.ticket.cancelled().unwrap_or(error),
     };
     session.state.lock().last_error = Some(error.to_string());
     inner.metrics.refused(error.code());

@@ -96,7 +96,7 @@ pub(crate) fn elements(list: &str) -> Result<Vec<&str>, JsonError> {
     let mut elements = Vec::new();
     let mut cursor = Cursor::new(list);
     cursor.array::<JsonError>(|_, element| {
-        let span = element.skip()?;
+        let span = element.span()?;
         elements.push(list.get(span).unwrap_or_default());
         Ok(())
     })?;

@@ -118,7 +118,7 @@ fn count(value: &str) -> Option<usize> {
     let mut count = 0;
     let walked = Cursor::new(value).array::<JsonError>(|_, element| {
         count += 1;
-        element.skip().map(drop)
+        element.skip()
     });
     walked.ok().map(|()| count)
 }

@@ -1,8 +1,8 @@
 //! Turns become training samples.
 //!
 //! Collection has two phases, so that it stays pure: [`plan`] says which turns make which sample and which token ids somebody has to
-//! decode (text between turns, output whose text is not known exactly); [`CollectPlan::assemble`] takes the decoded texts and builds
-//! the samples. A text that could not be decoded is left out of `response` and counted; token ids never depend on it.
+//! decode; [`CollectPlan::assemble`] takes the decoded texts and builds the samples. An output that could not be decoded is put together
+//! from the texts of its tokens; a gap that could not be decoded is left out of `response` and counted. Token ids never depend on it.
 //!
 //! Rules (Miles's): a turn that passes the token budget is cut or dropped, with everything after it; turns merge where each prompt
 //! starts with everything before; merging stops at the first turn that did not complete. Loss mask 1 on what the engine generated, 0

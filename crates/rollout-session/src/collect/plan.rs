@@ -2,7 +2,6 @@
 
 use super::CollectOptions;
 use crate::forest::{Forest, Line, TurnId};
-use crate::reply::Pieces;
 use crate::sample::SampleStatus;
 
 /// A turn within a sample.
@@ -30,7 +29,9 @@ pub struct CollectPlan {
     pub(super) samples: Vec<PlannedSample>,
     pub(super) line: Line,
     pub(super) options: CollectOptions,
-    /// Token ids whose text is wanted, special tokens kept. Answered in the same order.
+    /// Token ids whose text is wanted, special tokens kept. Answered in the same order. Outputs are among them although the engine
+    /// sends the text of each token: characters that are spread over tokens, and the spaces of some tokenizers, get lost in single
+    /// tokens.
     pub decode: Vec<Vec<u32>>,
 }
 
@@ -125,7 +126,7 @@ impl CollectPlan {
                     self.decode.push(ids[end..start].to_vec());
                 }
                 let end = start + planned.kept;
-                if planned.kept > 0 && !has_exact_text(turn.pieces(), planned.kept) {
+                if planned.kept > 0 {
                     planned.output_text = Some(self.decode.len());
                     self.decode.push(turn.output_ids()[..planned.kept].to_vec());
                 }
@@ -133,9 +134,4 @@ impl CollectPlan {
             }
         }
     }
-}
-
-/// Token texts are exact unless a character was spread over several tokens.
-fn has_exact_text(pieces: Option<&Pieces>, kept: usize) -> bool {
-    pieces.is_some_and(|pieces| !pieces.first(kept).contains('\u{fffd}'))
 }

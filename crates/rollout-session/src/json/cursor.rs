@@ -240,24 +240,26 @@ impl<'a> Cursor<'a> {
     ///
     /// # Errors
     /// Malformed JSON.
-    pub fn skip(&mut self) -> Result<Range<usize>> {
-        let kind = self.kind()?;
+    pub fn span(&mut self) -> Result<Range<usize>> {
+        self.skip_whitespace();
         let start = self.at;
-        match kind {
-            Kind::Null => self.literal("null")?,
-            Kind::Bool => {
-                self.boolean()?;
-            }
-            Kind::Number => {
-                number::span(self)?;
-            }
-            Kind::String => {
-                self.raw_string()?;
-            }
-            Kind::Array => self.array(|_, inner| inner.skip().map(drop))?,
-            Kind::Object => self.skip_object()?,
-        }
+        self.skip()?;
         Ok(start..self.at)
+    }
+
+    /// Steps over the next value, whatever it is.
+    ///
+    /// # Errors
+    /// Malformed JSON.
+    pub fn skip(&mut self) -> Result<()> {
+        match self.kind()? {
+            Kind::Null => self.literal("null"),
+            Kind::Bool => self.boolean().map(|_| ()),
+            Kind::Number => number::span(self).map(|_| ()),
+            Kind::String => self.raw_string().map(|_| ()),
+            Kind::Array => self.array(|_, inner| inner.skip()),
+            Kind::Object => self.skip_object(),
+        }
     }
 
     fn skip_object(&mut self) -> Result<()> {

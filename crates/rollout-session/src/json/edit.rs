@@ -42,7 +42,7 @@ impl Fields {
     pub fn read_at(cursor: &mut Cursor<'_>) -> Result<Self, JsonError> {
         let mut fields = Vec::new();
         cursor.object::<JsonError>(|key, value| {
-            let span = value.skip()?;
+            let span = value.span()?;
             fields.push(Field {
                 key: key.name.as_ref().to_owned(),
                 span: key.start..span.end,

@@ -35,14 +35,14 @@ impl ChatReply {
                     if index == 0 {
                         parts.choice(choice, &mut spans)
                     } else {
-                        Ok(drop(choice.skip()?))
+                        Ok(choice.skip()?)
                     }
                 })
             }
             "usage" if value.kind()? == Kind::Object => parts.usage(value),
             "metadata" if value.kind()? == Kind::Object => parts.metadata(value),
             "sglext" if value.kind()? == Kind::Object => extension(value, &mut spans),
-            _ => Ok(drop(value.skip()?)),
+            _ => Ok(value.skip()?),
         })?;
         cursor.finish()?;
         spans.replay.sort_by_key(|cut| cut.start);
@@ -80,7 +80,7 @@ fn extension(cursor: &mut Cursor<'_>, spans: &mut Spans) -> Result<(), ReplyErro
     let mut stored = FieldCuts::default();
     cursor.object::<ReplyError>(|key, value| {
         let name = key.name.as_ref();
-        let span = key.start..value.skip()?.end;
+        let span = key.start..value.span()?.end;
         let is_replay = REPLAY_FIELDS.contains(&name);
         replay.field(span.clone(), is_replay, &mut spans.replay);
         let is_stored = is_replay || matches!(name, "input_ids" | "output_ids");
@@ -122,14 +122,14 @@ impl Parts {
                 }
                 ("prompt_token_ids", Kind::Array) => self.prompt_ids = Some(value.ids()?),
                 ("response_token_ids", Kind::Array) => self.response_ids = Some(value.ids()?),
-                ("logprobs", Kind::Object) => self.openai_log_probs = Some(value.skip()?),
+                ("logprobs", Kind::Object) => self.openai_log_probs = Some(value.span()?),
                 ("meta_info", Kind::Object) => {
                     let mut nested = Spans::default();
                     self.meta = MetaInfo::read(value, &mut nested)?;
                     spans.replay.append(&mut nested.replay);
                     inner = nested.stored;
                 }
-                _ => drop(value.skip()?),
+                _ => value.skip()?,
             }
             let cut = matches!(name, "prompt_token_ids" | "response_token_ids" | "logprobs");
             stored.field(key.start..value.position(), cut, &mut spans.stored);
@@ -149,7 +149,7 @@ impl Parts {
                 "tool_calls" => self.calls_tools = value.kind()? == Kind::Array,
                 _ => {}
             }
-            Ok(drop(value.skip()?))
+            Ok(value.skip()?)
         })?;
         self.message = start..cursor.position();
         Ok(())
@@ -160,7 +160,7 @@ impl Parts {
             match (key.name.as_ref(), value.kind()?) {
                 ("completion_tokens", Kind::Number) => self.usage_completion = Some(value.i64()?),
                 ("prompt_tokens", Kind::Number) => self.usage_prompt = Some(value.i64()?),
-                _ => drop(value.skip()?),
+                _ => value.skip()?,
             }
             Ok(())
         })

@@ -35,7 +35,7 @@ impl GenerateReply {
                 ("output_ids", Kind::Array) => output_ids = Some(value.ids()?),
                 ("prompt_token_ids", Kind::Array) => prompt_ids = Some(value.ids()?),
                 ("meta_info", Kind::Object) => meta = MetaInfo::read(value, &mut spans)?,
-                _ => drop(value.skip()?),
+                _ => value.skip()?,
             }
             Ok(())
         })?;

@@ -83,7 +83,7 @@ impl MetaInfo {
                 self.spec.spec_draft_token_num = value.i64()?;
             }
             ("spec_verify_ct", Kind::Number) => self.spec.spec_verify_ct = value.i64()?,
-            _ => drop(value.skip()?),
+            _ => value.skip()?,
         }
         Ok(())
     }

@@ -38,7 +38,7 @@ pub(super) fn triples(cursor: &mut Cursor<'_>) -> Result<TokenRows, ReplyError> 
                         pieces.push(&text);
                     }
                 }
-                _ => drop(value.skip()?),
+                _ => value.skip()?,
             }
             Ok(())
         })?;
@@ -77,7 +77,7 @@ pub(super) fn openai_content(cursor: &mut Cursor<'_>) -> Result<TokenRows, Reply
                         pieces.push(&text);
                     }
                 }
-                _ => drop(value.skip()?),
+                _ => value.skip()?,
             }
             Ok(())
         })?;
