@@ -160,13 +160,6 @@ impl Inner {
         format!("{}/sessions/{session}", self.advertised_url())
     }
 
-    /// The time of day, for records.
-    pub(crate) fn unix_seconds(&self) -> f64 {
-        SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0.0, |elapsed| elapsed.as_secs_f64())
-    }
-
     pub(crate) fn session_token(&self, session: &HexId) -> String {
         auth::session_token(&self.token_secret, session)
     }
@@ -205,4 +198,11 @@ impl Inner {
             ))
         }
     }
+}
+
+/// The time of day, for records.
+pub(crate) fn unix_seconds() -> f64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0.0, |elapsed| elapsed.as_secs_f64())
 }

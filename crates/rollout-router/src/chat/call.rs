@@ -17,7 +17,7 @@ use crate::error::ApiError;
 use crate::flights::Ticket;
 use crate::headers::{self, ROUTING_KEY};
 use crate::id::HexId;
-use crate::router::Inner;
+use crate::router::{Inner, unix_seconds};
 use crate::session::{RequestIdentity, Session, Undelivered};
 
 /// Everything that a call needs.
@@ -122,7 +122,7 @@ async fn generate(
     let limit = inner.config.limits.reply_bytes;
     let body = read_reply(body, limit, inner.config.times.idle_body).await?;
     plan.ticket.prove();
-    let answered_at = inner.unix_seconds();
+    let answered_at = unix_seconds();
     let mut reply = Reply {
         status: head.status,
         headers: headers::to_client(head.headers),

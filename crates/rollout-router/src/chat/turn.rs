@@ -18,7 +18,7 @@ use crate::edit::sampling::Sampling;
 use crate::error::ApiError;
 use crate::headers::{IDEMPOTENCY_KEY, RETRY_COUNT};
 use crate::id::HexId;
-use crate::router::Inner;
+use crate::router::{Inner, unix_seconds};
 use crate::session::{Call, Phase, RequestIdentity, Session, SessionState};
 use crate::sse::{self, EventStream};
 
@@ -121,7 +121,7 @@ fn start(
         messages: request.messages(),
         input_ids: request.input_ids(),
         client_headers: crate::headers::to_engine(&parts.headers),
-        requested_at: inner.unix_seconds(),
+        requested_at: unix_seconds(),
         ticket,
         identity,
         reply: sender,

@@ -51,7 +51,7 @@ pub(crate) async fn abort_request(
         let reports: Vec<Value> = engines
             .iter()
             .zip(results)
-            .map(|(engine, status)| report(engine, &status, Value::Null))
+            .map(|(engine, status)| report(engine, &status, None))
             .collect();
         return json(&json!({"engines": reports}));
     }
@@ -63,7 +63,7 @@ pub(crate) async fn abort_request(
         .find(&rid)
         .ok_or_else(|| ApiError::NotFound(format!("no request {rid} is in flight")))?;
     let status = tell(inner, &sent.engine, json!({"rid": rid})).await;
-    json(&json!({"engines": [report(&sent.engine, &status, json!(true))]}))
+    json(&json!({"engines": [report(&sent.engine, &status, Some(true))]}))
 }
 
 async fn tell(inner: &Inner, engine: &Engine, body: Value) -> Result<u16, String> {
@@ -78,7 +78,7 @@ async fn tell(inner: &Inner, engine: &Engine, body: Value) -> Result<u16, String
         .map_err(|error| error.to_string())
 }
 
-fn report(engine: &Engine, status: &Result<u16, String>, found: Value) -> Value {
+fn report(engine: &Engine, status: &Result<u16, String>, found: Option<bool>) -> Value {
     match status {
         Ok(status) => json!({"url": engine.url(), "status": status, "found": found}),
         Err(error) => json!({"url": engine.url(), "status": null, "found": found, "error": error}),

@@ -15,7 +15,7 @@ use crate::error::ApiError;
 use crate::id::HexId;
 
 #[derive(Debug, Default)]
-struct Shelf {
+struct Shelves {
     live: HashMap<HexId, Arc<Session>>,
     by_key: HashMap<(Option<Arc<str>>, String), HexId>,
     deleted: HashMap<HexId, Instant>,
@@ -24,7 +24,7 @@ struct Shelf {
 /// The store.
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    shelf: Mutex<Shelf>,
+    shelves: Mutex<Shelves>,
     bytes: AtomicUsize,
     limits: Limits,
     /// A session has ended or was deleted.
@@ -34,7 +34,7 @@ pub(crate) struct Sessions {
 impl Sessions {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
-            shelf: Mutex::default(),
+            shelves: Mutex::default(),
             bytes: AtomicUsize::new(0),
             limits,
             ended: Notify::new(),
@@ -43,51 +43,51 @@ impl Sessions {
 
     /// Adds a session, or answers the one that was created with the same idempotency key. The flag says whether it is new.
     pub(crate) fn insert(&self, session: Session) -> Result<(Arc<Session>, bool), ApiError> {
-        let mut shelf = self.shelf.lock();
+        let mut shelves = self.shelves.lock();
         let key = session
             .spec
             .idempotency_key
             .clone()
             .map(|key| (session.spec.job.clone(), key));
         if let Some(key) = &key
-            && let Some(known) = shelf.by_key.get(key)
-            && let Some(known) = shelf.live.get(known)
+            && let Some(known) = shelves.by_key.get(key)
+            && let Some(known) = shelves.live.get(known)
         {
             return Ok((Arc::clone(known), false));
         }
-        if shelf.live.len() >= self.limits.sessions {
+        if shelves.live.len() >= self.limits.sessions {
             return Err(ApiError::TooMany(format!(
                 "there are {} sessions, the limit: delete those that have ended",
-                shelf.live.len()
+                shelves.live.len()
             )));
         }
         let session = Arc::new(session);
         if let Some(key) = key {
-            shelf.by_key.insert(key, session.id);
+            shelves.by_key.insert(key, session.id);
         }
-        shelf.live.insert(session.id, Arc::clone(&session));
+        shelves.live.insert(session.id, Arc::clone(&session));
         Ok((session, true))
     }
 
     pub(crate) fn get(&self, id: HexId) -> Result<Arc<Session>, ApiError> {
-        let found = self.shelf.lock().live.get(&id).cloned();
+        let found = self.shelves.lock().live.get(&id).cloned();
         found.ok_or_else(|| ApiError::SessionNotFound(id.to_string()))
     }
 
     /// Takes a session out. `None` when it was taken out before.
     pub(crate) fn remove(&self, id: HexId, now: Instant) -> Result<Option<Arc<Session>>, ApiError> {
-        let mut shelf = self.shelf.lock();
-        if let Some(session) = shelf.live.remove(&id) {
+        let mut shelves = self.shelves.lock();
+        if let Some(session) = shelves.live.remove(&id) {
             if let Some(key) = &session.spec.idempotency_key {
                 let key = (session.spec.job.clone(), key.clone());
-                shelf.by_key.remove(&key);
+                shelves.by_key.remove(&key);
             }
-            shelf.deleted.insert(id, now);
-            drop(shelf);
+            shelves.deleted.insert(id, now);
+            drop(shelves);
             self.ended.notify_waiters();
             return Ok(Some(session));
         }
-        if shelf.deleted.contains_key(&id) {
+        if shelves.deleted.contains_key(&id) {
             return Ok(None);
         }
         Err(ApiError::SessionNotFound(id.to_string()))
@@ -95,14 +95,14 @@ impl Sessions {
 
     /// Forgets old deletions.
     pub(crate) fn forget_deleted(&self, now: Instant, after: Duration) {
-        let mut shelf = self.shelf.lock();
-        shelf
+        let mut shelves = self.shelves.lock();
+        shelves
             .deleted
             .retain(|_, at| now.saturating_duration_since(*at) <= after);
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Session>> {
-        self.shelf.lock().live.values().cloned().collect()
+        self.shelves.lock().live.values().cloned().collect()
     }
 
     /// Bytes of all records.
