@@ -129,7 +129,8 @@ class AgentHost:
         while True:
             live = {task for task in (session.task, *session.tasks) if not task.done()}
             if not live:
-                return
+                # A task that was cancelled before its first step has told nothing.
+                return self._tell(session, {"exit_code": None, "error": None})
             if loop.time() >= deadline:
                 break
             for task in live:

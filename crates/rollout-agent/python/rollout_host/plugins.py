@@ -6,6 +6,7 @@ too many of those have gathered, the process ends, and its supervisor starts a f
 """
 
 import asyncio
+import functools
 import inspect
 import math
 import os
@@ -59,9 +60,9 @@ class PluginHost:
                     if call is not None:
                         call.cancel()
                     continue
-                task = asyncio.get_running_loop().create_task(self._answer(connection, request))
+                task = asyncio.get_running_loop().create_task(self._call(request))
                 running[request["id"]] = task
-                task.add_done_callback(lambda _, id=request["id"]: running.pop(id, None))
+                task.add_done_callback(functools.partial(_answer, connection, running, request))
         except ValueError as error:
             print(f"a client sent what is no request: {error}", file=sys.stderr)
         finally:
@@ -84,18 +85,16 @@ class PluginHost:
     def _unstuck(self, _):
         self._stuck -= 1
 
-    async def _answer(self, connection, request):
+    async def _call(self, request):
         try:
             call = self._calls.get(request.get("call"))
             if call is None:
                 raise ValueError(f"there is no call {request.get('call')!r}")
-            answer = {"id": request["id"], "result": await call(request)}
-            line = channel.encode(answer)
+            return channel.encode({"id": request["id"], "result": await call(request)})
         except asyncio.CancelledError:
-            line = _error(request, Cancelled("the call was cancelled"))
+            raise
         except BaseException as error:  # whatever a user's function raises is its result
-            line = _error(request, error)
-        connection.send_line(line)
+            return _error(request, error)
 
     async def _ping(self, _):
         return "pong"
@@ -147,6 +146,12 @@ class PluginHost:
 
     async def _generate(self, _):
         raise NotSupported("custom generate functions are not supported yet")
+
+
+def _answer(connection, running, request, task):
+    """Answers a call when its task is done; one that was cancelled may not have made its first step."""
+    running.pop(request["id"], None)
+    connection.send_line(_error(request, Cancelled("the call was cancelled")) if task.cancelled() else task.result())
 
 
 async def _all(coroutines):

@@ -207,3 +207,7 @@ impl Life {
         self.cancel_at = Some(self.cancel_at.map_or(at, |old| old.min(at)));
     }
 }
+
+#[cfg(test)]
+#[path = "life_tests.rs"]
+mod tests;

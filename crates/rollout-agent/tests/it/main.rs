@@ -12,6 +12,7 @@ mod command;
 mod crash;
 mod function;
 mod hook;
+mod plugins;
 mod pod;
 mod process;
 mod router;
