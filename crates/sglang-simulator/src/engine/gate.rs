@@ -61,8 +61,9 @@ impl Engine {
     pub(crate) fn resume(&self) {
         self.act(|state, now| {
             state.paused = false;
-            state.scheduler.resume(now);
+            // those at the gate are in the queue before the scheduler goes on
             state.open_gate(now);
+            state.scheduler.resume(now);
         });
         self.changed.notify_waiters();
     }

@@ -88,7 +88,9 @@ fn tool_call_parser(app: &App) -> Option<&str> {
 pub(super) fn server_info(app: &App) -> Response {
     let args = arguments(app);
     let load = app.engine.load();
-    let startup = startup_time();
+    let mut startup = startup_time();
+    let of_scheduler = startup.clone();
+    startup["tokenizer_e2e"] = 0.0.into();
     let mut state = args.clone();
     state.shift_remove("custom_sigquit_handler");
     state.insert("disable_chunked_prefix_cache".into(), true.into());
@@ -103,7 +105,7 @@ pub(super) fn server_info(app: &App) -> Response {
     state.extend(object(
         &json!({
             "world_size": 1,
-            "startup_time": startup,
+            "startup_time": of_scheduler,
             "effective_max_running_requests_per_dp": app.config.max_running_requests,
             "last_gen_throughput": load.throughput,
             "memory_usage": {
@@ -190,7 +192,6 @@ fn startup_time() -> Value {
         "kv_cache_allocation": 0.0,
         "scheduler_e2e": 0.0,
         "cuda_graph": graph_times(),
-        "tokenizer_e2e": 0.0,
     })
 }
 

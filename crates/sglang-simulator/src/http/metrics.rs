@@ -54,10 +54,12 @@ pub(super) fn metrics(app: &App) -> Response {
             }
         }
     }
+    // the real server sends it in chunks
+    let chunks = futures_util::stream::once(async { Ok::<_, std::io::Error>(page) });
     reply::with_type(
         StatusCode::OK,
         "text/plain; version=0.0.4; charset=utf-8",
-        page,
+        axum::body::Body::from_stream(chunks),
     )
 }
 

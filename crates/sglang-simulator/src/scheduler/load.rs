@@ -17,7 +17,7 @@ pub struct Load {
     pub running: usize,
     /// Waiting requests.
     pub waiting: usize,
-    /// Prompt tokens of waiting requests.
+    /// Prompt tokens of waiting requests that were not cached when they came.
     pub waiting_tokens: usize,
     /// Tokens in use by running requests.
     pub used_tokens: usize,
@@ -108,7 +108,7 @@ impl Scheduler {
             .waiting
             .iter()
             .filter_map(|key| self.requests.get(key))
-            .map(|request| request.job.prompt.len())
+            .map(|request| request.uncached)
             .sum();
         self.statistics.published = Load {
             at,

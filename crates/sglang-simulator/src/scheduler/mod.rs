@@ -155,7 +155,8 @@ impl Scheduler {
     pub fn submit(&mut self, job: Job, now: Nanos) {
         self.settle(now);
         let key = job.key;
-        self.requests.insert(key, Request::new(job, now));
+        let uncached = job.prompt.len() - self.cache.peek(&job.prompt);
+        self.requests.insert(key, Request::new(job, uncached, now));
         self.waiting.push_back(key);
         self.interrupt(now);
     }

@@ -57,6 +57,25 @@ impl PrefixCache {
         self.walk(ROOT, &prompt[..limit])
     }
 
+    /// How much of a prompt is cached now; nothing is touched.
+    pub(super) fn peek(&self, prompt: &[u32]) -> usize {
+        let limit = prompt.len().saturating_sub(1);
+        let (mut at, mut found) = (ROOT, 0);
+        while found < limit {
+            let Some(child) = self.nodes[at].children.get(&prompt[found]) else {
+                break;
+            };
+            let tokens = &self.nodes[*child].tokens;
+            let common = common_prefix(tokens, &prompt[found..limit]);
+            found += common;
+            if common < tokens.len() {
+                break;
+            }
+            at = *child;
+        }
+        found
+    }
+
     /// Adds a prompt and answers the node at its end.
     pub(super) fn insert_prompt(&mut self, prompt: &[u32]) -> NodeId {
         self.insert(ROOT, prompt)

@@ -85,6 +85,8 @@ pub(super) struct Request {
     pub(super) job: Job,
     pub(super) stage: Stage,
     pub(super) waiting_since: Nanos,
+    /// Prompt tokens that were not cached when it came.
+    pub(super) uncached: usize,
     times: Times,
     /// Tokens generated when it joined the batch at `joined_step`, or in all when it does not run.
     pub(super) base: usize,
@@ -97,11 +99,12 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub(super) fn new(job: Job, now: Nanos) -> Self {
+    pub(super) fn new(job: Job, uncached: usize, now: Nanos) -> Self {
         Self {
             job,
             stage: Stage::Waiting,
             waiting_since: now,
+            uncached,
             times: Times::default(),
             base: 0,
             joined_step: 0,
