@@ -54,8 +54,12 @@ fn definition<K: CustomResourceExt>(root_rules: Vec<Value>) -> Value {
     let mut definition = json!(K::crd());
     let root = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     tidy(root);
+    // The operator writes its status as a whole; defaults of single fields would be noise in it.
+    let status = &mut root["properties"]["status"];
+    drop_defaults(status);
     // Tools that wait for readiness must not take an object for ready before the operator saw it.
-    root["properties"]["status"]["default"] = json!({"observedGeneration": -1});
+    status["properties"]["observedGeneration"]["default"] = json!(-1);
+    status["default"] = json!({"observedGeneration": -1});
     root[VALIDATIONS] = Value::Array(name_rules().into_iter().chain(root_rules).collect());
     definition
 }
@@ -128,6 +132,17 @@ fn is_empty(default: &Value) -> bool {
         Value::Null | Value::Bool(false) | Value::Object(_) => true,
         Value::Array(items) => items.is_empty(),
         Value::String(_) | Value::Number(_) | Value::Bool(true) => false,
+    }
+}
+
+fn drop_defaults(schema: &mut Value) {
+    let Value::Object(object) = schema else {
+        return;
+    };
+    object.remove("default");
+    match object.get_mut("properties") {
+        Some(Value::Object(properties)) => properties.values_mut().for_each(drop_defaults),
+        _ => object.get_mut("items").into_iter().for_each(drop_defaults),
     }
 }
 

@@ -230,10 +230,7 @@ impl Unsupported {
             reward.kind(),
             RewardType::None | RewardType::Agent | RewardType::Math | RewardType::Plugin
         );
-        let what = format!(
-            "reward type {:?}; use Math, Agent or Plugin",
-            reward.kind()
-        );
+        let what = format!("reward type {:?}; use Math, Agent or Plugin", reward.kind());
         self.when(!built, "reward.type", &what);
         self.when(reward.group, "reward.group", "scoring whole groups");
         self.when(reward.boxed, "reward.boxed", "scoring only the boxed part");

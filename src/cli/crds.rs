@@ -9,14 +9,14 @@ use crate::api::{crd, yaml_text};
 
 /// Prints the custom resource definitions.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// Writes one file per definition to this directory, instead of both to standard output.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
 
 /// Runs the sub-command.
-pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let definitions = crd::all().map(|(file, definition)| (file, yaml_text::write(&definition)));
     match args.dir {
         Some(dir) => write(&dir, &definitions).await?,

@@ -46,7 +46,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Context::Cluster
     };
     // Reading files and evaluating rules blocks; nothing else runs in this process.
-    let (objects, findings) = tokio::task::spawn_blocking(move || examine(&files, context)).await?;
+    let (objects, findings) = tokio::task::spawn_blocking(move || check(&files, context)).await?;
     match output {
         Format::Text => print_lines(&findings),
         Format::Json => print_json(objects, &findings),
@@ -60,15 +60,13 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(errors > 0)))
 }
 
-fn examine(files: &[PathBuf], context: Context) -> (usize, Vec<Finding>) {
+fn check(files: &[PathBuf], context: Context) -> (usize, Vec<Finding>) {
     let sources = manifest::read(files);
     let purpose = Purpose {
         context,
         complete: true,
     };
-    let mut findings = sources.findings;
-    findings.extend(manifest::check(&sources.documents, purpose));
-    Finding::sort(&mut findings);
+    let findings = manifest::examine(&sources, purpose);
     (sources.documents.len(), findings)
 }
 

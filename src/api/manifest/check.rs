@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::document::Document;
 use super::finding::{Finding, Severity};
+use super::read::Sources;
 use crate::api::references::{self, Reference, Target};
 use crate::api::support::{self, Context};
 use crate::api::validate::{self, Violation};
@@ -20,8 +21,17 @@ pub struct Purpose {
     pub complete: bool,
 }
 
+/// Everything that is wrong with what was read, sorted by file and document.
+pub fn examine(sources: &Sources, purpose: Purpose) -> Vec<Finding> {
+    let mut findings = sources.findings.clone();
+    findings.extend(check(&sources.documents, purpose));
+    // What belongs to the same document keeps its order.
+    findings.sort_by(|a, b| (&a.file, a.document).cmp(&(&b.file, b.document)));
+    findings
+}
+
 /// What is wrong in the documents, in their order.
-pub fn check(documents: &[Document], purpose: Purpose) -> Vec<Finding> {
+fn check(documents: &[Document], purpose: Purpose) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut seen = Seen::new();
     for document in documents {
@@ -139,5 +149,10 @@ fn duplicate<'a>(document: &'a Document, seen: &mut Seen<'a>) -> Option<Finding>
         "{kind}/{name} is in {}:{} already and would replace it: remove one",
         first.file, first.index
     );
-    Some(Finding::about(document, Severity::Error, "metadata.name", message))
+    Some(Finding::about(
+        document,
+        Severity::Error,
+        "metadata.name",
+        message,
+    ))
 }

@@ -84,11 +84,6 @@ impl Finding {
         Self::about(document, severity, &path, message)
     }
 
-    /// Sorts findings by file and document; what belongs to the same one keeps its order.
-    pub(crate) fn sort(findings: &mut [Self]) {
-        findings.sort_by(|a, b| (&a.file, a.document).cmp(&(&b.file, b.document)));
-    }
-
     /// Whether it refuses the manifest.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error

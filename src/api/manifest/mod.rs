@@ -1,6 +1,6 @@
 //! Manifest files: read as `kubectl` reads them, checked, and handed on as typed objects.
 //!
-//! [`read`] gives documents with the lines of their fields; [`check`] says what is wrong in them, one by one and together; [`load`] does
+//! [`read`] gives documents with the lines of their fields; [`examine`] says what is wrong in them, one by one and together; [`load`] does
 //! both and gives [`Manifests`], or every error at once.
 
 mod check;
@@ -13,7 +13,7 @@ mod scalar;
 mod set;
 mod yaml;
 
-pub use check::{Purpose, check};
+pub use check::{Purpose, examine};
 pub use document::{Document, Identity};
 pub use finding::{Finding, Severity};
 pub use lines::Lines;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use serde::de::DeserializeOwned;
 
-use super::check::{Purpose, check};
+use super::check::{Purpose, examine};
 use super::document::Document;
 use super::finding::{Finding, Severity};
 use super::read::{Sources, read};
@@ -79,18 +79,13 @@ pub fn load(paths: &[PathBuf], purpose: Purpose) -> Result<Manifests, Rejected> 
 
 /// Checks what was read, and gives its objects.
 pub fn load_sources(sources: Sources, purpose: Purpose) -> Result<Manifests, Rejected> {
-    let Sources {
-        documents,
-        mut findings,
-    } = sources;
-    findings.extend(check(&documents, purpose));
-    Finding::sort(&mut findings);
+    let mut findings = examine(&sources, purpose);
     if findings.iter().any(Finding::is_error) {
         return Err(Rejected { findings });
     }
     let mut manifests = Manifests::default();
     let mut errors = Vec::new();
-    for document in documents {
+    for document in sources.documents {
         if let Err(finding) = manifests.add(document) {
             errors.push(*finding);
         }

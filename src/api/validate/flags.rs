@@ -16,14 +16,23 @@ const OWNED: &[(&str, &str)] = &[
     ("--tensor-parallel-size", "use engine.parallelism.tensor"),
     ("--tp", "use engine.parallelism.tensor"),
     ("--pp-size", "use engine.parallelism.pipeline"),
-    ("--pipeline-parallel-size", "use engine.parallelism.pipeline"),
+    (
+        "--pipeline-parallel-size",
+        "use engine.parallelism.pipeline",
+    ),
     ("--pp", "use engine.parallelism.pipeline"),
     ("--dp-size", "use engine.parallelism.data"),
     ("--data-parallel-size", "use engine.parallelism.data"),
     ("--dp", "use engine.parallelism.data"),
     ("--attn-dp-size", "use engine.parallelism.data"),
-    ("--attention-data-parallel-size", "use engine.parallelism.data"),
-    ("--enable-dp-attention", "use engine.parallelism.dataAttention"),
+    (
+        "--attention-data-parallel-size",
+        "use engine.parallelism.data",
+    ),
+    (
+        "--enable-dp-attention",
+        "use engine.parallelism.dataAttention",
+    ),
     ("--ep-size", "use engine.parallelism.expert"),
     ("--expert-parallel-size", "use engine.parallelism.expert"),
     ("--ep", "use engine.parallelism.expert"),
@@ -36,15 +45,12 @@ const OWNED: &[(&str, &str)] = &[
     ("--chat-template", "use engine.chatTemplate"),
     ("--api-key", "use engine.apiKeySecretRef"),
     ("--disaggregation-mode", "use engine.disaggregation"),
-    ("--disaggregation-bootstrap-port", "use engine.disaggregation"),
     (
-        "--host",
-        "the engine listens where its Service expects it",
+        "--disaggregation-bootstrap-port",
+        "use engine.disaggregation",
     ),
-    (
-        "--port",
-        "the engine listens where its Service expects it",
-    ),
+    ("--host", "the engine listens where its Service expects it"),
+    ("--port", "the engine listens where its Service expects it"),
     (
         "--weight-version",
         "weight versions are set through the pool's router",
@@ -52,10 +58,7 @@ const OWNED: &[(&str, &str)] = &[
     ("--enable-metrics", "it is always on"),
     ("--grpc-mode", "routers and drivers speak HTTP"),
     ("--smg-grpc-mode", "routers and drivers speak HTTP"),
-    (
-        "--skip-tokenizer-init",
-        "chat needs the engine's tokenizer",
-    ),
+    ("--skip-tokenizer-init", "chat needs the engine's tokenizer"),
     (
         "--config",
         "use the fields of engine: a file could set what they set",

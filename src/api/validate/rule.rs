@@ -39,7 +39,10 @@ impl CelRules {
                 .map(|(name, inner)| (name.clone(), Self::compile(inner)))
                 .filter(|(_, inner)| !inner.is_empty())
                 .collect(),
-            items: schema["items"].is_object().then(|| below("items")).flatten(),
+            items: schema["items"]
+                .is_object()
+                .then(|| below("items"))
+                .flatten(),
             entries: schema["additionalProperties"]
                 .is_object()
                 .then(|| below("additionalProperties"))

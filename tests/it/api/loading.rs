@@ -1,0 +1,84 @@
+//! Files as typed objects, for `local` and the controllers.
+
+use rollout_operator::api::job::TokenMode;
+use rollout_operator::api::manifest::{Manifests, Purpose, Rejected, load};
+use rollout_operator::api::support::Context;
+
+use super::{fixture, lines};
+
+const LOCAL: Purpose = Purpose {
+    context: Context::Local,
+    complete: true,
+};
+
+fn loaded(name: &str) -> Manifests {
+    load(&[fixture(name)], LOCAL).unwrap_or_else(|rejected| panic!("{rejected}"))
+}
+
+#[test]
+fn a_job_its_pool_and_its_data_come_from_the_same_file() {
+    let manifests = loaded("good/quickstart.yaml");
+    let job = &manifests.jobs[0].object;
+    let pool = manifests
+        .pool(None, &job.spec.pool_ref.as_ref().unwrap().name)
+        .unwrap();
+    assert_eq!(pool.spec.replicas, 2);
+    let rows = job.spec.dataset.config_map.as_ref().unwrap();
+    let map = manifests.config_map(None, &rows.name).unwrap();
+    assert!(map.data.as_ref().unwrap()[&rows.key].contains("1 + 1"));
+    assert_eq!(manifests.warnings, []);
+}
+
+#[test]
+fn defaults_are_applied() {
+    let job = &loaded("good/container.json").jobs[0].object.spec;
+    assert_eq!(job.rollout.batch_size, 32);
+    assert_eq!(job.rollout.steps, 1);
+    assert_eq!(job.rollout.error_budget.infra_failures, 100);
+    assert_eq!(job.teardown.drain_seconds, 60);
+    assert_eq!(job.dataset.prompt_key(), "prompt");
+    let agentic = job.generate.agentic.as_ref().unwrap();
+    assert_eq!(agentic.session_deadline_seconds, 3600);
+    assert_eq!(agentic.tokens.unwrap_or_default(), TokenMode::Recorded);
+}
+
+#[test]
+fn a_list_is_its_items() {
+    let manifests = loaded("good/agent.yaml");
+    assert_eq!(manifests.config_maps.len(), 1);
+    assert_eq!(manifests.jobs.len(), 1);
+    assert_eq!(
+        manifests.jobs[0]
+            .document
+            .line_of("spec.generate.agentic.sessionsPerPod"),
+        Some(36)
+    );
+}
+
+#[test]
+fn namespaces_keep_names_apart() {
+    let manifests = loaded("good/quickstart.yaml");
+    assert!(manifests.config_map(Some("default"), "prompts").is_some());
+    assert!(manifests.config_map(Some("other"), "prompts").is_none());
+}
+
+#[test]
+fn every_error_of_every_file_is_told_at_once() {
+    let paths = [
+        fixture("bad/job.yaml"),
+        fixture("malformed/structure.yaml"),
+        fixture("nowhere.yaml"),
+    ];
+    let Err(Rejected { findings }) = load(&paths, LOCAL) else {
+        panic!("bad files were taken");
+    };
+    let text = lines(&findings);
+    for file in [
+        "bad/job.yaml:1",
+        "bad/job.yaml:9",
+        "malformed/structure.yaml:6",
+        "nowhere.yaml: cannot be read",
+    ] {
+        assert!(text.contains(file), "{file} in {text}");
+    }
+}
