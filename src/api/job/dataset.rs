@@ -54,7 +54,7 @@ pub struct Dataset {
     /// Keys of images, videos and sounds in a row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multimodal_keys: Option<MultimodalKeys>,
-    /// Rows that are used, as in [0:1000]; either side may be empty.
+    /// Rows that are used, as in `[0:1000]`; either side may be empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub slice: Option<String>,
