@@ -29,7 +29,7 @@ const MAX_TOKEN: u64 = 4096;
 
 /// Runs the launcher or the shim of an agent pod.
 #[derive(Debug, ClapArgs)]
-pub struct Args {
+pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
 }
@@ -86,7 +86,12 @@ struct Exec {
     #[arg(long, value_name = "DIR")]
     directory: PathBuf,
     /// The agent function.
-    #[arg(long, value_name = "MODULE.ATTR", requires = "python", conflicts_with = "command")]
+    #[arg(
+        long,
+        value_name = "MODULE.ATTR",
+        requires = "python",
+        conflicts_with = "command"
+    )]
     function: Option<String>,
     /// Interpreter of the function.
     #[arg(long, value_name = "PATH", requires = "function")]
@@ -120,12 +125,16 @@ struct Exec {
     #[arg(long, hide = true)]
     guarded: bool,
     /// The command, run once per session.
-    #[arg(last = true, value_name = "COMMAND", required_unless_present = "function")]
+    #[arg(
+        last = true,
+        value_name = "COMMAND",
+        required_unless_present = "function"
+    )]
     command: Vec<OsString>,
 }
 
 /// Runs the sub-command.
-pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::Launch(launch) => run_launcher(launch).await,
         Command::Exec(exec) if exec.guarded => run_shim(exec).await,
@@ -160,12 +169,24 @@ async fn run_guard(args: &Exec) -> anyhow::Result<ExitCode> {
     }
     let program = std::env::current_exe().context("cannot find this program")?;
     let own: Vec<OsString> = std::env::args_os().collect();
-    let after = own.iter().position(|argument| argument == "exec").context("cannot find the sub-command")? + 1;
+    let after = own
+        .iter()
+        .position(|argument| argument == "exec")
+        .context("cannot find the sub-command")?
+        + 1;
     let mut shim = tokio::process::Command::new(program);
-    shim.args(&own[1..after]).arg("--guarded").args(&own[after..]);
-    let status = shim::run_guarded(shim, stop).await.context("cannot run the shim")?;
-    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-    Ok(code.and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+    shim.args(&own[1..after])
+        .arg("--guarded")
+        .args(&own[after..]);
+    let status = shim::run_guarded(shim, stop)
+        .await
+        .context("cannot run the shim")?;
+    let code = status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal));
+    Ok(code
+        .and_then(|code| u8::try_from(code).ok())
+        .map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
 async fn run_shim(args: Exec) -> anyhow::Result<ExitCode> {
@@ -174,15 +195,22 @@ async fn run_shim(args: Exec) -> anyhow::Result<ExitCode> {
     // The guard holds the other end.
     stop_with_stdin(&stop);
     let agent = match (args.function, args.python) {
-        (Some(path), Some(python)) => {
-            Agent::Function(Function { path, python, code: args.code, parameters: args.parameters })
-        }
+        (Some(path), Some(python)) => Agent::Function(Function {
+            path,
+            python,
+            code: args.code,
+            parameters: args.parameters,
+        }),
         _ => Agent::Command(args.command),
     };
     let config = ShimConfig {
         directory: args.directory,
         agent,
-        environment: shim::clean_environment(std::env::vars_os(), args.inherit_environment, &args.environment),
+        environment: shim::clean_environment(
+            std::env::vars_os(),
+            args.inherit_environment,
+            &args.environment,
+        ),
         launcher_timeout: args.launcher_timeout_seconds,
         grace_period: args.grace_period_seconds,
         echo: !args.quiet,
@@ -200,10 +228,17 @@ pub(super) fn stop_with_stdin(stop: &CancellationToken) {
 /// A token that is cancelled by SIGTERM, SIGINT or SIGHUP.
 pub(super) fn stop_on_signal() -> anyhow::Result<CancellationToken> {
     let stop = CancellationToken::new();
-    for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
+    for kind in [
+        SignalKind::terminate(),
+        SignalKind::interrupt(),
+        SignalKind::hangup(),
+    ] {
         let mut signals = signal(kind).context("cannot handle signals")?;
         let stop = stop.clone();
-        #[expect(clippy::disallowed_methods, reason = "signals are listened for as long as the process lives")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "signals are listened for as long as the process lives"
+        )]
         tokio::spawn(async move {
             signals.recv().await;
             stop.cancel();
@@ -220,14 +255,21 @@ async fn read_token(stop: Option<CancellationToken>) -> anyhow::Result<String> {
     std::thread::spawn(move || {
         let mut input = BufReader::new(std::io::stdin());
         let mut line = String::new();
-        let read = input.by_ref().take(MAX_TOKEN).read_line(&mut line).map(|_| line);
+        let read = input
+            .by_ref()
+            .take(MAX_TOKEN)
+            .read_line(&mut line)
+            .map(|_| line);
         if sender.send(read).is_ok()
             && let Some(stop) = stop
         {
             wait_for_end(&mut input, &stop);
         }
     });
-    let line = receiver.await.context("standard input is not read")?.context("cannot read standard input")?;
+    let line = receiver
+        .await
+        .context("standard input is not read")?
+        .context("cannot read standard input")?;
     let token = line.trim();
     if token.is_empty() {
         bail!("the first line of standard input is to be the pod's claim token; it is empty");
@@ -242,7 +284,9 @@ fn wait_for_end(input: &mut impl Read, stop: &CancellationToken) {
 }
 
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
-    let value: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    let value: f64 = text
+        .parse()
+        .map_err(|_| "not a number of seconds".to_owned())?;
     Duration::try_from_secs_f64(value).map_err(|error| error.to_string())
 }
 

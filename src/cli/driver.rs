@@ -13,7 +13,7 @@ const INTERRUPTED: u8 = 143;
 
 /// Runs the driver of one job.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// The driver's configuration, a JSON file.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
@@ -23,7 +23,7 @@ pub struct Args {
 }
 
 /// Runs the sub-command: 0 for a decided job, 143 when it was interrupted.
-pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let config = DriverConfig::load(&args.config)?;
     let stop = super::agent::stop_on_signal()?;
     if args.exit_with_stdin {

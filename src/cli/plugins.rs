@@ -11,7 +11,7 @@ use super::agent::{seconds, stop_on_signal, stop_with_stdin, variable};
 
 /// Runs the Python plug-in host beside the driver.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// Unix socket on which the host listens.
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
@@ -37,7 +37,7 @@ pub struct Args {
 }
 
 /// Runs the sub-command.
-pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let stop = stop_on_signal()?;
     if args.exit_with_stdin {
         stop_with_stdin(&stop);
@@ -46,7 +46,11 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
         socket: args.socket,
         python: args.python,
         code: args.code,
-        environment: shim::clean_environment(std::env::vars_os(), args.inherit_environment, &args.environment),
+        environment: shim::clean_environment(
+            std::env::vars_os(),
+            args.inherit_environment,
+            &args.environment,
+        ),
         unresponsive_after: args.unresponsive_seconds,
     };
     plugins::run(config, stop).await?;

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 ///
 /// Prints one line of JSON, `{"agents_url": "...", "control_url": "..."}`, once it listens.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// YAML file with the same settings as the flags (`engines`, `agentsListen`, ...). A flag wins.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -173,7 +173,7 @@ fn read_secret(file: &Path) -> anyhow::Result<String> {
 }
 
 /// Runs the sub-command.
-pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let settings = match &args.config {
         None => args.settings,
         Some(file) => {

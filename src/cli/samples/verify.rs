@@ -1,0 +1,66 @@
+//! `rollout-operator samples verify`.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use rollout_driver::output::{self, Report};
+
+use super::{Format, VerifyArgs};
+
+pub(super) fn run(args: &VerifyArgs, out: &mut impl Write) -> anyhow::Result<ExitCode> {
+    let report = output::verify(&args.directory, args.limit)?;
+    match args.format {
+        Format::Json => {
+            serde_json::to_writer(&mut *out, &report).map_err(std::io::Error::from)?;
+            writeln!(out)?;
+        }
+        Format::Text => out.write_all(text(&report).as_bytes())?,
+    }
+    out.flush()?;
+    Ok(if report.is_sound() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// The report for people: problems first, each where an editor can jump to.
+fn text(report: &Report) -> String {
+    let directory = report.directory.display();
+    let mut lines: Vec<String> = report
+        .problems
+        .iter()
+        .map(|problem| format!("{directory}/{problem}"))
+        .collect();
+    if report.more_problems > 0 {
+        lines.push(format!("... and {} more problems", report.more_problems));
+    }
+    for step in &report.steps {
+        let unfinished = if step.complete {
+            ""
+        } else {
+            ", fewer groups than asked for"
+        };
+        let extra = step
+            .extra
+            .map_or(String::new(), |rows| format!(", {rows} samples not kept"));
+        lines.push(format!(
+            "step {}: {} groups, {} samples, {} trained tokens{extra}{unfinished}",
+            step.step, step.groups, step.samples, step.trained_tokens
+        ));
+    }
+    lines.extend(report.notes.iter().map(|note| format!("note: {}", note.0)));
+    let job = report.job.as_ref().map_or(String::new(), |job| {
+        format!(
+            " of job {}/{}, attempt {}",
+            job.namespace, job.name, job.attempt
+        )
+    });
+    let problems = report.problems.len() as u64 + report.more_problems;
+    lines.push(match problems {
+        0 => format!("{directory}: the samples{job} are sound"),
+        1 => format!("{directory}: 1 problem in the samples{job}"),
+        more => format!("{directory}: {more} problems in the samples{job}"),
+    });
+    lines.join("\n") + "\n"
+}
