@@ -15,4 +15,5 @@ mod hook;
 mod plugins;
 mod pod;
 mod process;
+mod real_router;
 mod router;

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     process::{Process, Role, start},
-    router::{FakeRouter, PATIENCE},
+    router::{CLAIM_TOKEN, FakeRouter, PATIENCE},
 };
 
 /// A running pod.
@@ -46,17 +46,19 @@ impl Pod {
 
     /// A pod that runs a function of another directory.
     pub(crate) fn function_in(router: &FakeRouter, shape: Shape, path: &str, code: &Path) -> Self {
-        Self::start(router, shape, |directory| {
-            let parameters = directory.join("parameters.json");
-            std::fs::write(&parameters, r#"{"my_flag": 7}"#).unwrap();
-            Role::Function {
-                directory: directory.to_owned(),
-                path: path.to_owned(),
-                python: python(),
-                code: code.to_owned(),
-                parameters: Some(parameters),
-            }
+        Self::start(Ticket::of(router, shape), |directory| {
+            function(directory, path, code)
         })
+    }
+
+    /// A pod with a claim token of any router.
+    pub(crate) fn function_of(router: &str, claim_token: &str, shape: Shape, path: &str) -> Self {
+        let ticket = Ticket {
+            router: router.to_owned(),
+            claim_token: claim_token.to_owned(),
+            shape,
+        };
+        Self::start(ticket, |directory| function(directory, path, &agents()))
     }
 
     /// A pod that runs a shell script per session.
@@ -66,15 +68,15 @@ impl Pod {
 
     /// A pod that runs a command per session.
     pub(crate) fn command(router: &FakeRouter, shape: Shape, command: &[&str]) -> Self {
-        Self::start(router, shape, |directory| Role::Command {
+        Self::start(Ticket::of(router, shape), |directory| Role::Command {
             directory: directory.to_owned(),
             command: command.iter().map(|part| (*part).to_owned()).collect(),
         })
     }
 
-    fn start(router: &FakeRouter, shape: Shape, shim: impl FnOnce(&Path) -> Role) -> Self {
+    fn start(ticket: Ticket, shim: impl FnOnce(&Path) -> Role) -> Self {
         let directory = TempDir::with_prefix("rollout-agent-test-").unwrap();
-        let launcher = start(&launcher(router, shape, directory.path()));
+        let launcher = start(&ticket.launcher(directory.path()));
         let shim = start(&Role::Guarded(Box::new(shim(directory.path()))));
         Self {
             launcher,
@@ -85,7 +87,7 @@ impl Pod {
 
     /// Starts the launcher again.
     pub(crate) fn restart_launcher(&mut self, router: &FakeRouter, shape: Shape) {
-        self.launcher = start(&launcher(router, shape, self.directory.path()));
+        self.launcher = start(&Ticket::of(router, shape).launcher(self.directory.path()));
     }
 
     /// The process id of the shim itself, below its guard.
@@ -124,12 +126,42 @@ impl Pod {
     }
 }
 
-fn launcher(router: &FakeRouter, shape: Shape, directory: &Path) -> Role {
-    Role::Launcher {
-        router: router.url().to_owned(),
+fn function(directory: &Path, path: &str, code: &Path) -> Role {
+    let parameters = directory.join("parameters.json");
+    std::fs::write(&parameters, r#"{"my_flag": 7}"#).unwrap();
+    Role::Function {
         directory: directory.to_owned(),
-        concurrent: shape.concurrent,
-        sessions_per_pod: shape.sessions_per_pod,
+        path: path.to_owned(),
+        python: python(),
+        code: code.to_owned(),
+        parameters: Some(parameters),
+    }
+}
+
+/// What a launcher needs to claim sessions.
+struct Ticket {
+    router: String,
+    claim_token: String,
+    shape: Shape,
+}
+
+impl Ticket {
+    fn of(router: &FakeRouter, shape: Shape) -> Self {
+        Self {
+            router: router.url().to_owned(),
+            claim_token: CLAIM_TOKEN.to_owned(),
+            shape,
+        }
+    }
+
+    fn launcher(self, directory: &Path) -> Role {
+        Role::Launcher {
+            router: self.router,
+            claim_token: self.claim_token,
+            directory: directory.to_owned(),
+            concurrent: self.shape.concurrent,
+            sessions_per_pod: self.shape.sessions_per_pod,
+        }
     }
 }
 

@@ -12,8 +12,6 @@ use serde::{Deserialize, Serialize};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio_util::sync::CancellationToken;
 
-use crate::router::CLAIM_TOKEN;
-
 const VARIABLE: &str = "ROLLOUT_TEST_PROCESS";
 
 /// What a process is to do.
@@ -21,6 +19,7 @@ const VARIABLE: &str = "ROLLOUT_TEST_PROCESS";
 pub(crate) enum Role {
     Launcher {
         router: String,
+        claim_token: String,
         directory: PathBuf,
         concurrent: usize,
         sessions_per_pod: usize,
@@ -103,11 +102,12 @@ async fn run(role: Role, stop: CancellationToken) {
     let (directory, agent) = match role {
         Role::Launcher {
             router,
+            claim_token,
             directory,
             concurrent,
             sessions_per_pod,
         } => {
-            let mut config = LauncherConfig::new(router, CLAIM_TOKEN, directory);
+            let mut config = LauncherConfig::new(router, claim_token, directory);
             config.concurrent = concurrent;
             config.sessions_per_pod = sessions_per_pod;
             config.grace_period = Duration::from_secs(8);
