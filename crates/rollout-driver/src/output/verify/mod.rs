@@ -203,7 +203,7 @@ fn verify_step(
     entry::compare_file(
         &step.samples,
         &kept,
-        &format!("step {} samples", step.step),
+        &format!("step {}.samples", step.step),
         problems,
     );
     if kept.sha256.is_some() {
@@ -215,7 +215,7 @@ fn verify_step(
         entry::compare_file(
             extra,
             &found,
-            &format!("step {} extra", step.step),
+            &format!("step {}.extra", step.step),
             problems,
         );
     }

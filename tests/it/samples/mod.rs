@@ -1,0 +1,255 @@
+//! `rollout-operator samples` as a person runs it.
+
+mod fixture;
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use fixture::Fixture;
+
+#[test]
+fn show_marks_what_is_trained_with_brackets_where_there_are_no_colours() {
+    insta::assert_snapshot!(Fixture::new().run(&["show", "out", "--index", "0"]), @r#"
+    exit 0
+    ----- out
+    sample 0  group 0  completed  reward 1
+      tokens    N prompt, N response, N trained
+      label     "42"
+      weights   default, default
+      cache     60 of 160 prompt tokens
+      log-probs mean -0.5000, lowest -0.5000
+      metadata  exit_status: "done"
+      metadata  agent_metrics: {"turns":2}
+      system
+        Use the calculator.
+      user
+        What is 6 times 7?
+      assistant
+        ⟦<tool_call>⟧
+        ⟦{"name": "calculator", "arguments": {"expression": "6*7"}}⟧
+        ⟦</tool_call><|im_end|>⟧
+      tool
+        <tool_response>
+        42
+        </tool_response>
+      assistant
+        ⟦\boxed{42}<|im_end|>⟧
+
+    ----- err
+    "#);
+}
+
+#[test]
+fn show_marks_what_is_trained_with_colours_when_asked() {
+    let shown = Fixture::new().run(&["show", "out", "--index", "0", "--color", "always"]);
+    insta::assert_snapshot!(shown.replace('\u{1b}', "ESC"), @r#"
+    exit 0
+    ----- out
+    ESC[1msample 0  group 0  completed  reward 1ESC[0m
+      ESC[2mtokens   ESC[0m N prompt, N response, N trained
+      ESC[2mlabel    ESC[0m "42"
+      ESC[2mweights  ESC[0m default, default
+      ESC[2mcache    ESC[0m 60 of 160 prompt tokens
+      ESC[2mlog-probsESC[0m mean -0.5000, lowest -0.5000
+      ESC[2mmetadata ESC[0m exit_status: "done"
+      ESC[2mmetadata ESC[0m agent_metrics: {"turns":2}
+      ESC[2msystemESC[0m
+        Use the calculator.
+      ESC[2muserESC[0m
+        What is 6 times 7?
+      ESC[2massistantESC[0m
+        ESC[32m<tool_call>ESC[0m
+        ESC[32m{"name": "calculator", "arguments": {"expression": "6*7"}}ESC[0m
+        ESC[32m</tool_call><|im_end|>ESC[0m
+      ESC[2mtoolESC[0m
+        <tool_response>
+        42
+        </tool_response>
+      ESC[2massistantESC[0m
+        ESC[32m\boxed{42}<|im_end|>ESC[0m
+
+    ----- err
+    "#);
+}
+
+#[test]
+fn show_without_the_models_tokenizer_says_how_much_is_trained() {
+    let fixture = Fixture::new();
+    // The text is no longer that of the ids: another model's tokenizer wrote them.
+    fixture.edit("samples-0.jsonl", "boxed{42}", "boxed{42} indeed");
+    insta::assert_snapshot!(fixture.run(&["show", "out", "--index", "0"]), @r#"
+    exit 0
+    ----- out
+    sample 0  group 0  completed  reward 1
+      tokens    N prompt, N response, N trained
+      label     "42"
+      weights   default, default
+      cache     60 of 160 prompt tokens
+      log-probs mean -0.5000, lowest -0.5000
+      metadata  exit_status: "done"
+      metadata  agent_metrics: {"turns":2}
+      user
+        What is 6 times 7?
+      response
+        <tool_call>
+        {"name": "calculator", "arguments": {"expression": "6*7"}}
+        </tool_call>
+      tool
+        <tool_response>
+        42
+        </tool_response>
+      assistant
+        \boxed{42} indeed
+        (tokens: N trained, N not, N trained; --tokenizer DIR shows which)
+
+    ----- err
+    "#);
+}
+
+#[test]
+fn show_selects_by_group_index_and_step() {
+    let fixture = Fixture::new();
+    let headings = |arguments: &[&str]| {
+        let shown = fixture.run(&[&["show", "out"], arguments].concat());
+        shown
+            .lines()
+            .filter(|line| line.starts_with("sample"))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        headings(&["--group", "1"]),
+        [
+            "sample 2  group 1  completed  reward 0",
+            "sample 3  group 1  completed  reward 0"
+        ]
+    );
+    assert_eq!(headings(&["--index", "3"]).len(), 1);
+    assert_eq!(headings(&["--step", "0"]).len(), 4);
+    assert_eq!(
+        headings(&["--extra"]),
+        ["sample 2000  group 1000  aborted  reward 0"]
+    );
+}
+
+#[test]
+fn show_says_what_it_left_out_and_what_it_did_not_find() {
+    let fixture = Fixture::new();
+    let talk = |arguments: &[&str]| {
+        let shown = fixture.run(&[&["show"], arguments].concat());
+        let (out, err) = shown.split_once("----- err\n").expect("both");
+        format!(
+            "{} | {}",
+            out.lines().next().expect("a code"),
+            err.trim_end()
+        )
+    };
+    let said = [
+        talk(&["out", "--limit", "1"]),
+        talk(&["out", "--limit", "0"]),
+        talk(&["out", "--index", "77"]),
+        talk(&["out", "--step", "5"]),
+        talk(&["elsewhere"]),
+        talk(&["out", "--tokenizer", "out"]),
+    ];
+    insta::assert_snapshot!(said.join("\n"), @r#"
+    exit 0 | 3 more; --limit 0 prints all
+    exit 0 | 
+    exit 1 | no sample matches
+    exit 1 | error: out has no such step; finished: 0
+    exit 1 | error: elsewhere has no manifest.json: no step is finished, or it is no output directory
+    exit 1 | error: cannot read out/tokenizer.json: entity not found
+    "#);
+}
+
+#[test]
+fn show_prints_rows_as_they_are() {
+    let fixture = Fixture::new();
+    let shown = fixture.run(&["show", "out", "--format", "json", "--group", "1"]);
+    let file = std::fs::read_to_string(fixture.path("samples-0.jsonl")).expect("a file");
+    let rows: Vec<_> = file.lines().skip(2).collect();
+    let printed: Vec<_> = shown.lines().filter(|line| line.starts_with('{')).collect();
+    assert_eq!(printed, rows);
+}
+
+#[test]
+fn show_ends_quietly_when_its_reader_has_seen_enough() {
+    let answers: Vec<_> = (0..200).map(|group| (group, "a".repeat(2000))).collect();
+    let answers: Vec<_> = answers
+        .iter()
+        .map(|(group, answer)| (*group, answer.as_str()))
+        .collect();
+    let fixture = Fixture::of(&answers);
+    let mut child = fixture
+        .command(&["show", "out", "--limit", "0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut reader = BufReader::new(child.stdout.take().expect("its output"));
+    let mut line = String::new();
+    reader.read_line(&mut line).expect("a line");
+    drop(reader);
+    let ended = child.wait_with_output().expect("it ended");
+    assert_eq!(line, "sample 0  group 0  completed  reward 0\n");
+    assert_eq!(
+        (
+            ended.status.code(),
+            String::from_utf8_lossy(&ended.stderr).into_owned()
+        ),
+        (Some(0), String::new())
+    );
+}
+
+#[test]
+fn verify_of_sound_samples() {
+    insta::assert_snapshot!(Fixture::new().run(&["verify", "out"]), @r#"
+    exit 0
+    ----- out
+    step 0: 2 groups, 4 samples, N trained tokens, 1 samples not kept
+    out: the samples of job default/calculator, attempt 1 are sound
+    ----- err
+    "#);
+}
+
+#[test]
+fn verify_names_file_line_and_field() {
+    let fixture = Fixture::new();
+    fixture.edit("samples-0.jsonl", "\"reward\":1", "\"reward\":null");
+    fixture.edit(
+        "samples-0.jsonl",
+        "\"rollout_log_probs\":[-0.5",
+        "\"rollout_log_probs\":[0.5",
+    );
+    insta::assert_snapshot!(fixture.run(&["verify", "out"]), @r#"
+    exit 1
+    ----- out
+    out/samples-0.jsonl:1: rollout_log_probs: the entry at 0 is 0.5, above 0
+    out/samples-0.jsonl:1: reward: is null, but the job scores samples with Math
+    out/manifest.json: step 0.samples.bytes: is N, samples-0.jsonl has N
+    out/manifest.json: step 0.samples.sha256: is (hash), samples-0.jsonl has (hash)
+    out/manifest.json: step 0.metrics.rollout/raw_reward: is 0.25, the samples give 0.0
+    step 0: 2 groups, 4 samples, N trained tokens, 1 samples not kept
+    out: 5 problems in the samples of job default/calculator, attempt 1
+    ----- err
+    "#);
+}
+
+#[test]
+fn verify_of_what_is_no_output() {
+    let fixture = Fixture::new();
+    insta::assert_snapshot!(fixture.run(&["verify", "elsewhere"]), @r#"
+    exit 1
+    ----- out
+    ----- err
+    error: cannot read elsewhere: not a directory
+    "#);
+    std::fs::create_dir(fixture.path("empty")).expect("made");
+    insta::assert_snapshot!(fixture.run(&["verify", "out/empty"]), @r#"
+    exit 1
+    ----- out
+    out/empty/manifest.json: is not there: no step is finished
+    out/empty: 1 problem in the samples
+    ----- err
+    "#);
+}
