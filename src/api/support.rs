@@ -16,8 +16,8 @@ use super::validate::Violation;
 pub enum Context {
     /// By the operator, on a cluster.
     Cluster,
-    /// By `rollout-operator local`, on this machine. What only a cluster has (pod templates, resources, network policies, images, volumes
-    /// of the driver) means nothing there, and is no reason to refuse.
+    /// By `rollout-operator local`, on this machine, where directories stand for volumes. What only a cluster has (pod templates,
+    /// resources, network policies, images) means nothing there, and is no reason to refuse.
     Local,
 }
 
@@ -42,7 +42,7 @@ pub fn job(spec: &RolloutJobSpec, context: Context) -> Vec<Violation> {
             "recorded choices of sparse attention",
         );
     }
-    found.dataset(&spec.dataset);
+    found.dataset(&spec.dataset, context);
     found.rollout(&spec.rollout);
     let generate = &spec.generate;
     found.when(
@@ -103,9 +103,9 @@ impl Unsupported {
         }
     }
 
-    fn dataset(&mut self, dataset: &Dataset) {
+    fn dataset(&mut self, dataset: &Dataset, context: Context) {
         self.when(
-            dataset.persistent_volume_claim.is_some(),
+            dataset.persistent_volume_claim.is_some() && context == Context::Cluster,
             "dataset.persistentVolumeClaim",
             "a data set on a volume; use configMap, inline or a file:// url",
         );

@@ -42,6 +42,8 @@ pub(super) fn parse(text: &str) -> (Vec<Parsed>, Option<Fault>) {
         flow_nesting_limit: DEPTH,
         block_nesting_limit: DEPTH,
         emit_comments: false,
+        // As libyaml, of which Go's parser is a port.
+        block_scalar_eof_without_line_feed: true,
     };
     let mut events = Parser::new_from_str_with_options(text, options);
     let mut documents = Vec::new();

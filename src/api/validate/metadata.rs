@@ -19,6 +19,9 @@ pub(super) fn check(object: &Value) -> Vec<Violation> {
             found.push(Violation::error(field, "is required: a text"));
         }
     }
+    if is_unnamed(object) {
+        return found;
+    }
     let metadata = &object["metadata"];
     if metadata.is_null() {
         found.push(Violation::error("metadata.name", "is required: a name"));
@@ -34,6 +37,12 @@ pub(super) fn check(object: &Value) -> Vec<Violation> {
         found.push(Violation::error("metadata.name", "is required: a name"));
     }
     found
+}
+
+/// Files that lie beside manifests and are no objects of a cluster.
+fn is_unnamed(object: &Value) -> bool {
+    let version = object["apiVersion"].as_str().unwrap_or_default();
+    version.starts_with("kustomize.config.k8s.io/")
 }
 
 /// The object with a name, as the API server makes one from `generateName` before it looks at rules.

@@ -7,6 +7,7 @@ mod defaults;
 mod definitions;
 mod loading;
 mod names;
+mod robustness;
 mod scalars;
 mod texts;
 

@@ -1,0 +1,149 @@
+//! Input that nobody meant to write: an answer, never a panic.
+
+use rollout_operator::api::manifest::{self, Purpose};
+use rollout_operator::api::support::Context;
+use rollout_operator::api::{crd, validate, yaml_text};
+use serde_json::{Value, json};
+
+use super::fixture;
+
+const PURPOSE: Purpose = Purpose {
+    context: Context::Local,
+    complete: true,
+};
+
+fn texts() -> Vec<String> {
+    [
+        "good/agent.yaml",
+        "good/engines.yaml",
+        "good/container.json",
+    ]
+    .map(|name| std::fs::read_to_string(fixture(name)).unwrap())
+    .to_vec()
+}
+
+fn examine(text: &str) {
+    let sources = manifest::read_text("broken.yaml", text);
+    let findings = manifest::examine(&sources, PURPOSE);
+    let says_nothing = text
+        .lines()
+        .all(|line| line.trim().is_empty() || line.starts_with('#'));
+    assert!(says_nothing || !sources.documents.is_empty() || !findings.is_empty());
+}
+
+#[test]
+fn a_file_that_is_cut_anywhere_gets_an_answer() {
+    for text in texts() {
+        for end in (1..text.len()).step_by(61) {
+            examine(&text[..end]);
+        }
+    }
+}
+
+#[test]
+fn a_file_with_a_stray_character_gets_an_answer() {
+    let strays = [
+        "\t", "{", "]", "\"", ": ", "*x ", "&a ", "- ", "\n", "%", "\u{feff}", "\u{0}", "!", "|",
+        "é",
+    ];
+    for text in texts() {
+        for (step, stray) in (3..text.len()).step_by(67).zip(strays.iter().cycle()) {
+            examine(&format!("{}{stray}{}", &text[..step], &text[step..]));
+        }
+    }
+}
+
+/// Every field of the schema with a value of each wrong type.
+#[test]
+fn any_value_in_any_field_gets_an_answer() {
+    let wrong = [
+        Value::Null,
+        json!(true),
+        json!(-1),
+        json!(1.5),
+        json!(""),
+        json!([]),
+        json!({}),
+        json!([[]]),
+        json!({"a": {"b": 1}}),
+    ];
+    for (_, definition) in crd::all() {
+        let kind = &definition["spec"]["names"]["kind"];
+        let properties = &crd::schema(&definition)["properties"]["spec"]["properties"];
+        for (name, property) in properties.as_object().unwrap() {
+            for value in &wrong {
+                let mut specs = vec![json!({name: value})];
+                for inner in property["properties"]
+                    .as_object()
+                    .into_iter()
+                    .flat_map(|p| p.keys())
+                {
+                    specs.push(json!({name: {inner: value}}));
+                }
+                for spec in specs {
+                    let object = json!({
+                        "apiVersion": "rollout-operator.dev/v1alpha1", "kind": kind, "metadata": {"name": "x"}, "spec": spec,
+                    });
+                    let _ = validate::validate(&object);
+                    let _ = validate::with_defaults(&object);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_written_as_yaml_is_read_as_the_same_value() {
+    let texts = [
+        "",
+        " ",
+        "yes",
+        "No",
+        "null",
+        "~",
+        "1",
+        "1.5",
+        "0x10",
+        "a: b",
+        "a #b",
+        "#a",
+        "- a",
+        "-",
+        "?",
+        "[a]",
+        "{a}",
+        "a, b",
+        "'",
+        "\"",
+        "\\",
+        "a\nb",
+        "a\tb",
+        "é",
+        "\u{1f600}",
+        "@a",
+        "`a`",
+        "%a",
+        "&a",
+        "*a",
+        "!a",
+        "|",
+        ">",
+        "a:",
+        ":a",
+        "...",
+        "---",
+        "a ",
+        " a",
+        "y",
+        "self",
+    ];
+    let mut value = json!({"empty": {}, "none": [], "nested": [[1, [2]], {"a": [{"b": []}]}], "number": -0.5, "big": 1e300});
+    for text in texts {
+        value[text] = json!({"value": text, "list": [text, [text]], "long": text.repeat(200)});
+    }
+    let written = yaml_text::write(&value);
+    assert_eq!(serde_yaml::from_str::<Value>(&written).unwrap(), value);
+    let read = manifest::read_text("written.yaml", &written);
+    assert_eq!(read.findings, []);
+    assert_eq!(read.documents[0].value, value);
+}
