@@ -1,6 +1,7 @@
 //! Hand-made pairs of a label and an answer. The verdicts are those of the Python graders; where ours differ, the test says so.
 
 use super::*;
+use crate::dataset::{Cursor, Dataset, DatasetConfig, LabelRule, Rules, Source};
 use proptest::prelude::*;
 
 fn equal(label: &str, answer: &str) -> bool {
@@ -203,6 +204,62 @@ fn a_label_that_nothing_can_equal_is_an_error() {
         expected_answer(r"\boxed{7"),
         Err(r"an answer: its \boxed does not close")
     );
+}
+
+/// The data set of the examples: each label is what its expression says, and the expression is made of the problem's numbers.
+#[test]
+fn the_labels_of_the_examples_are_right() {
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../examples/data/word-problems.jsonl"
+    );
+    let config = DatasetConfig {
+        source: Source::File(file.into()),
+        rules: Rules {
+            label: LabelRule::TextOrNumber,
+            require_messages: true,
+            ..Rules::default()
+        },
+        slice: None,
+        shuffle_seed: None,
+        samples_per_prompt: 1,
+    };
+    let dataset = Dataset::open(&config).expect("the data set");
+    let numbers = regex::Regex::new(r"[0-9]+(\.[0-9]+)?").expect("a pattern");
+    let mut cursor = Cursor::default();
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..dataset.rows() {
+        let row = dataset.next_group(&mut cursor).expect("a row");
+        let (id, expression) = (
+            &row.metadata["id"],
+            row.metadata["expression"].as_str().expect("an expression"),
+        );
+        let problem = row.prompt[0]["content"].as_str().expect("a problem");
+        let label = row.label.as_str().expect("a label");
+        let value = expression::evaluate(expression);
+        assert!(
+            value.is_some() && value == expression::evaluate(label),
+            "{id}: {expression} is not {label}"
+        );
+        assert!(equal(label, label), "{id}");
+        let given: Vec<_> = numbers
+            .find_iter(problem)
+            .map(|found| found.as_str())
+            .collect();
+        for number in numbers.find_iter(expression).map(|found| found.as_str()) {
+            let percent = number == "100" && problem.contains('%');
+            assert!(
+                given.contains(&number) || percent,
+                "{id}: {number} is not in the problem"
+            );
+        }
+        assert!(problem.ends_with(r"Give the answer in \boxed{}."), "{id}");
+        assert!(
+            seen.insert(id.to_string()) && seen.insert(problem.to_owned()),
+            "{id} twice"
+        );
+    }
+    assert_eq!(dataset.rows(), 64);
 }
 
 #[test]
