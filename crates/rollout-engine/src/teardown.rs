@@ -147,7 +147,7 @@ pub struct TeardownSummary {
     pub aborted_requests: u64,
     /// What came of the hook.
     pub hook: HookOutcome,
-    /// How long the drain took.
+    /// How long the work in flight took to end: the agents' hook and the drain.
     pub drain_millis: u64,
     /// Time from the first rung's beginning to the last one's end.
     pub millis: u64,
@@ -172,7 +172,8 @@ impl TeardownSummary {
                 sum.hook = hook;
             }
             match report.rung {
-                Rung::Drain => sum.drain_millis += report.millis,
+                // The agents' hook and their drain are one.
+                Rung::Hook | Rung::Drain => sum.drain_millis += report.millis,
                 Rung::Prove => sum.unproven = report.left + report.unproven,
                 _ => {}
             }

@@ -106,16 +106,24 @@ pub fn engine_config(config: &DriverConfig, rows: u64, engines: u32) -> EngineCo
             refill_backoff: seconds(config.timeouts.refill_seconds),
             ..Limits::default()
         },
-        ladder: LadderConfig {
-            hook: spec
-                .generate
-                .agentic
-                .as_ref()
-                .map(|_| Duration::from_secs(spec.teardown.abort_hook_seconds)),
-            drain: Duration::from_secs(spec.teardown.drain_seconds),
-            collect: seconds(config.timeouts.collect_seconds),
-            ..LadderConfig::default()
-        },
+        ladder: ladder(config),
+    }
+}
+
+/// With agents, the hook and the drain are one call of the router, which returns when every session has ended; what is left to
+/// drain then is only on its way to us.
+fn ladder(config: &DriverConfig) -> LadderConfig {
+    const REPORT: Duration = Duration::from_secs(4);
+    const ON_ITS_WAY: Duration = Duration::from_secs(5);
+    let teardown = config.spec.teardown;
+    let drain = Duration::from_secs(teardown.drain_seconds);
+    let hook = Duration::from_secs(teardown.abort_hook_seconds);
+    let agentic = config.spec.generate.agentic.is_some();
+    LadderConfig {
+        hook: agentic.then(|| hook.max(drain) + REPORT),
+        drain: if agentic { ON_ITS_WAY } else { drain },
+        collect: seconds(config.timeouts.collect_seconds),
+        ..LadderConfig::default()
     }
 }
 

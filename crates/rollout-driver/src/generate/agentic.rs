@@ -17,6 +17,9 @@ use crate::router::{CreateSession, Outcome, OutcomeFeed, OutcomeKind, RouterClie
 /// Slack of our own deadline over those that the launcher and the router enforce.
 const SLACK: Duration = Duration::from_mins(1);
 
+/// Keys that the router sets itself in every chat request.
+const ROUTERS_OWN: [&str; 1] = ["no_stop_trim"];
+
 /// Entries of the session's metadata that stay out of the samples: the ids are the samples' own.
 const LEFT_OUT: [&str; 1] = ["accumulated_token_ids"];
 
@@ -108,7 +111,7 @@ impl AgenticFn {
             job: self.router.job().to_owned(),
             rollout_id: input.step,
             prompt: sample.prompt.clone(),
-            sampling: json!({ "policy": policy, "params": kwargs }),
+            sampling: json!({ "policy": policy, "params": router_params(&kwargs) }),
             request_kwargs: kwargs,
             max_seq_len: self.max_seq_len(),
             #[expect(
@@ -183,6 +186,13 @@ fn tally(outcome: Option<&Outcome>, samples: &[Sample]) -> SessionTally {
         }
         Some(OutcomeKind::Completed) => SessionTally::Completed,
     }
+}
+
+/// What the router fills in or pins: the same, but for the keys that are the router's own.
+fn router_params(kwargs: &Map<String, Value>) -> Map<String, Value> {
+    let mut params = kwargs.clone();
+    params.retain(|key, _| !ROUTERS_OWN.contains(&key.as_str()));
+    params
 }
 
 /// Puts what the router assembled onto copies of the sample that went in. Without anything there is one aborted copy.

@@ -180,7 +180,8 @@ impl RouterClient {
             .map(drop)
     }
 
-    /// Has the launchers call the agents' `abort` hook and end their sessions.
+    /// Has the launchers call the agents' `abort` hook, for at most `hook`, and end their sessions once `drain` is over. Returns when
+    /// every session has ended.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -188,20 +189,20 @@ impl RouterClient {
         &self,
         reason: &str,
         args: &Value,
-        within: Duration,
+        hook: Duration,
         drain: Duration,
+        within: Duration,
     ) -> Result<AbortAnswer, ClientError> {
         let body = json!({
             "job": self.job,
             "reason": reason,
-            "timeout_seconds": within.as_secs_f64(),
+            "timeout_seconds": hook.as_secs_f64(),
             "drain_seconds": drain.as_secs_f64(),
             "args": args,
         });
-        let patience = within + Duration::from_secs(1);
         let bytes = self
             .client
-            .send_within(Method::POST, "/agent-abort", Some(&body), patience, &[])
+            .send_within(Method::POST, "/agent-abort", Some(&body), within, &[])
             .await?;
         decode(&format!("{}/agent-abort", self.url()), &bytes)
     }

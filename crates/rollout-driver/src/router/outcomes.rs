@@ -65,6 +65,16 @@ impl OutcomeFeed {
         receiver
     }
 
+    /// The router's process, as far as it is known.
+    pub fn instance(&self) -> Option<String> {
+        self.feed.lock().instance.clone()
+    }
+
+    /// The process that the router said it is; the feed learns the rest by itself.
+    pub fn begin_with(&self, instance: String) {
+        self.feed.lock().instance.get_or_insert(instance);
+    }
+
     /// Nobody waits for this session any more.
     pub fn forget(&self, session: &str) {
         let mut feed = self.feed.lock();

@@ -15,6 +15,7 @@ use super::work::Work;
 use super::writing::{Kept, write_part, write_step};
 use crate::config::seconds;
 use crate::dataset::{Cursor, Dataset};
+use crate::error::DriverError;
 use crate::generate::{GenerateInput, Generated, PromptMaker};
 use crate::ledger::{Ledger, Op};
 use crate::output::{NotKept, StepSummary};
@@ -68,8 +69,13 @@ impl Shell {
             cancel,
         };
         let function = Arc::clone(&self.setup.generate);
+        let mut admitted = self.admitted.subscribe();
         let mut owed = Owed::new(key, self.setup.reports.clone());
         self.tasks.spawn(async move {
+            tokio::select! {
+                _ = admitted.wait_for(|admitted| *admitted) => {}
+                () = input.cancel.cancelled() => {}
+            }
             owed.generated = Some(function.run(input).await);
             drop(owed);
         });
@@ -188,15 +194,17 @@ impl Shell {
         tracing::info!(%step, "a step begins");
         let router = self.setup.climber.router.clone();
         let reports = self.setup.reports.clone();
-        let url = router.url().to_owned();
+        let admitted = self.admitted.clone();
+        admitted.send_replace(false);
         self.tasks.spawn(async move {
-            if let Err(error) = router.reopen().await {
-                drop(
-                    reports.send(Report::Fatal(crate::error::DriverError::Router {
-                        url,
-                        problem: error.to_string(),
-                    })),
-                );
+            match router.reopen().await {
+                Ok(()) => {
+                    admitted.send_replace(true);
+                }
+                Err(error) => drop(reports.send(Report::Fatal(DriverError::Router {
+                    url: router.url().to_owned(),
+                    problem: error.to_string(),
+                }))),
             }
         });
     }
@@ -263,7 +271,7 @@ impl Shell {
                     }
                 }
                 Ok(Err(error)) => Report::Fatal(error.into()),
-                Err(error) => Report::Fatal(crate::error::DriverError::Output {
+                Err(error) => Report::Fatal(DriverError::Output {
                     problem: error.to_string(),
                 }),
             };

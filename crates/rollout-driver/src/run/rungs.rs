@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use sglang_client::ClientError;
 use tokio::task::JoinSet;
 
-use crate::router::{AbortAnswer, FenceAnswer, RouterClient};
+use crate::router::{AbortAnswer, FenceAnswer, OutcomeFeed, RouterClient};
 
 /// Sessions that are deleted at once at the most.
 const DELETES: usize = 64;
@@ -23,8 +23,11 @@ pub(super) struct Climber {
     pub(super) sessions: Arc<Mutex<BTreeSet<String>>>,
     /// Parameters of the agents' plug-in.
     pub(super) parameters: Map<String, Value>,
-    /// The router's process.
-    pub(super) instance: String,
+    /// Knows the router's process.
+    pub(super) feed: OutcomeFeed,
+    /// How long the agents' hook may take.
+    pub(super) hook: Duration,
+    /// How long agents may take to end by themselves.
     pub(super) drain: Duration,
 }
 
@@ -70,7 +73,7 @@ impl Climber {
         let args = self.hook_args(step);
         let answer = self
             .router
-            .agent_abort("the rollout is over", &args, within, self.drain)
+            .agent_abort("the rollout is over", &args, self.hook, self.drain, within)
             .await?;
         let hook = hook_outcome(&answer);
         let outcome = match hook {
@@ -89,8 +92,9 @@ impl Climber {
         let sessions: Vec<String> = self.sessions.lock().iter().cloned().collect();
         args.insert("rollout_id".into(), json!(step));
         args.insert("session_ids".into(), json!(sessions));
-        args.insert("session_server_instance_id".into(), json!(self.instance));
-        args.insert("session_server_instance_ids".into(), json!([self.instance]));
+        let instance = self.feed.instance();
+        args.insert("session_server_instance_id".into(), json!(instance));
+        args.insert("session_server_instance_ids".into(), json!([instance]));
         Value::Object(args)
     }
 

@@ -112,6 +112,7 @@ impl Opened {
         let limits = engine_config(&config, dataset.rows(), engines);
         let open_sessions = Arc::new(Mutex::new(BTreeSet::new()));
         let feed = OutcomeFeed::default();
+        feed.begin_with(status.session_server_instance_id);
         let generate = generate_fn(&Parts {
             config: &config,
             router: &router,
@@ -130,8 +131,9 @@ impl Opened {
                 .as_ref()
                 .map(|agentic| agentic.parameters.clone())
                 .unwrap_or_default(),
-            instance: status.session_server_instance_id,
-            drain: limits.ladder.drain,
+            feed: feed.clone(),
+            hook: Duration::from_secs(config.spec.teardown.abort_hook_seconds),
+            drain: Duration::from_secs(config.spec.teardown.drain_seconds),
         };
         Ok(Setup {
             prompts: PromptMaker::new(config.tokenizer.as_ref(), &config.spec.dataset)?,

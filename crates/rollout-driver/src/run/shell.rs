@@ -7,7 +7,7 @@ use rollout_engine::{
     Command, Event, JobResult, SampleEnd, SampleKey, Step, StopCause, TakeId, TeardownSummary,
 };
 use rollout_session::SampleStatus;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -39,6 +39,8 @@ pub(super) struct Shell {
     pub(super) began: Instant,
     pub(super) step_began: Instant,
     pub(super) teardown: TeardownSummary,
+    /// Whether the router admits the job's work.
+    pub(super) admitted: watch::Sender<bool>,
     result: Option<JobResult>,
     fatal: Option<DriverError>,
 }
@@ -57,6 +59,7 @@ impl Shell {
             began: Instant::now(),
             step_began: Instant::now(),
             teardown: TeardownSummary::default(),
+            admitted: watch::channel(false).0,
             result: None,
             fatal: None,
         }

@@ -7,5 +7,7 @@
     reason = "a test that cannot go on says so"
 )]
 
+mod agentic;
+mod agents;
 mod rig;
 mod single_turn;

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 /// No test waits longer for anything.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
+pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 /// Simulated engines behind a router.
 pub(crate) struct Pool {
@@ -168,9 +168,10 @@ impl Job {
         stop: CancellationToken,
     ) -> Result<JobResult, DriverError> {
         let driver = Driver::start(self.config()).await?;
+        let board = driver.board().clone();
         tokio::time::timeout(SOON, driver.run(stop))
             .await
-            .expect("the job ends")
+            .unwrap_or_else(|_| panic!("the job does not end: {}", board.json()))
     }
 
     pub(crate) fn manifest(&self) -> Manifest {

@@ -1,0 +1,200 @@
+//! Jobs whose samples come from agents.
+
+use rollout_engine::Reason;
+use rollout_session::SampleStatus;
+use serde_json::{Value, json};
+
+use crate::agents::{Agents, Behaviour};
+use crate::rig::{Job, Pool, SUMS, engine};
+
+/// An agentic job with rewards that the agents report. `spec` is merged over its spec.
+fn job(pool: &Pool, spec: &Value) -> Job {
+    let rows: Vec<Value> = SUMS
+        .iter()
+        .map(|(prompt, label)| {
+            json!({"prompt": [{"role": "user", "content": prompt}], "label": label, "metadata": {"task": "sum"}})
+        })
+        .collect();
+    let mut job = Job::new(&pool.control_url, &json!({"dataset": {"inline": rows}}));
+    job.config["spec"]["generate"] = json!({"agentic": {
+        "agent": {"function": {"path": "agent.run"}},
+        "sessionDeadlineSeconds": 30,
+        "parameters": {"server": "http://harbor:11000"},
+    }});
+    job.config["spec"]["reward"] = json!({"type": "Agent"});
+    crate::rig::merge(&mut job.config["spec"], spec);
+    job
+}
+
+fn reward(value: f64) -> Behaviour {
+    Behaviour::Chat(json!({"reward": value, "agent_metrics": {"total_tool_time": 1.5}}))
+}
+
+#[tokio::test]
+async fn agents_make_samples_that_carry_their_reward_and_their_tool_time() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = job(
+        &pool,
+        &json!({"sampling": {"minNewTokens": 1, "samplingSeed": 7}}),
+    );
+    let agents = Agents::start(&pool, "sums", 2, |_| reward(0.5));
+    let result = job.run().await.unwrap();
+    assert_eq!(result.reason, Reason::TargetReached, "{}", job.last_word());
+    let samples = job.samples(0);
+    assert!(!samples.is_empty());
+    for sample in &samples {
+        assert_eq!(sample.reward, json!(0.5));
+        assert_eq!(sample.metadata["task"], "sum");
+        assert!((sample.non_generation_time - 1.5).abs() < 1e-9);
+        assert!(sample.loss_mask.is_some());
+        assert!(!sample.metadata.contains_key("accumulated_token_ids"));
+    }
+    let claims = agents.seen.claims.lock();
+    let kwargs = claims[0]["request_kwargs"].as_object().unwrap();
+    let mut keys: Vec<&str> = kwargs.keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    assert_eq!(
+        keys,
+        [
+            "max_tokens",
+            "min_tokens",
+            "no_stop_trim",
+            "seed",
+            "skip_special_tokens",
+            "temperature",
+            "top_k",
+            "top_p"
+        ]
+    );
+    let status = job.last_word();
+    assert_eq!(status["teardown"]["hook"], "NoHook");
+    drop(claims);
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn a_policy_failure_is_a_result_with_its_cause_in_the_metadata() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = job(&pool, &json!({"reward": {"type": "Math"}}));
+    let _agents = Agents::start(&pool, "sums", 2, |_| Behaviour::Fail);
+    let result = job.run().await.unwrap();
+    assert_eq!(result.reason, Reason::TargetReached, "{}", job.last_word());
+    for sample in job.samples(0) {
+        assert_eq!(sample.metadata["agent_outcome"], "agent_failed");
+        assert_eq!(sample.metadata["agent_exit_code"], 1);
+        assert_eq!(sample.metadata["agent_error"], "Traceback: boom");
+        assert!(sample.reward.is_number(), "it is scored");
+    }
+    assert_eq!(job.last_word()["progress"]["sessions"]["agentFailed"], 4);
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn a_lost_pod_costs_a_refill_and_never_scores() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = job(&pool, &json!({}));
+    let _agents = Agents::start(&pool, "sums", 2, |n| {
+        if n == 1 {
+            Behaviour::PodLost
+        } else {
+            reward(1.0)
+        }
+    });
+    let result = job.run().await.unwrap();
+    assert_eq!(result.reason, Reason::TargetReached, "{}", job.last_word());
+    assert!(job.samples(0).iter().all(|s| s.reward == json!(1.0)));
+    assert_eq!(job.last_word()["progress"]["sessions"]["infraFailed"], 1);
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_does_nothing_is_an_aborted_sample_that_the_filter_sees() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = job(
+        &pool,
+        &json!({"rollout": {"batchSize": 1, "filter": {"type": "NoAborted"}}}),
+    );
+    let _agents = Agents::start(&pool, "sums", 1, |n| {
+        if n == 0 {
+            Behaviour::Nothing
+        } else {
+            reward(1.0)
+        }
+    });
+    job.run().await.unwrap();
+    let ledger = &job.manifest().steps[0].ledger;
+    assert_eq!(ledger.filtered["group_has_aborted"], 1);
+    assert!(
+        job.samples(0)
+            .iter()
+            .all(|s| s.status != SampleStatus::Aborted)
+    );
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn surplus_sessions_are_torn_down_with_the_agents_hook() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = job(
+        &pool,
+        &json!({"rollout": {"batchSize": 1, "overSampling": {"batchSize": 3}}}),
+    );
+    let agents = Agents::start(&pool, "sums", 6, |n| {
+        if n < 2 { reward(1.0) } else { Behaviour::Hang }
+    });
+    let result = job.run().await.unwrap();
+    assert_eq!(result.reason, Reason::TargetReached, "{}", job.last_word());
+    let word = job.last_word();
+    assert_eq!(word["teardown"]["hook"], "HookSucceeded", "{word}");
+    assert!(word["teardown"]["fencedSessions"].as_u64().unwrap() >= 1);
+    let hooks = agents.seen.hooks.lock().clone();
+    assert!(!hooks.is_empty());
+    assert_eq!(hooks[0]["server"], "http://harbor:11000");
+    assert_eq!(hooks[0]["rollout_id"], 0);
+    assert!(hooks[0]["session_server_instance_id"].is_string());
+    assert!(!hooks[0]["session_ids"].as_array().unwrap().is_empty());
+    let ledger = &job.manifest().steps[0].ledger;
+    assert_eq!((ledger.kept, ledger.taken), (1, 3));
+    assert_eq!(ledger.recycled.values().sum::<u64>(), 2);
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn a_hook_that_raises_is_recorded_and_fails_nothing() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = job(
+        &pool,
+        &json!({"rollout": {"batchSize": 1, "overSampling": {"batchSize": 3}}}),
+    );
+    let _agents = Agents::start(&pool, "sums", 6, |n| {
+        if n < 2 {
+            reward(1.0)
+        } else {
+            Behaviour::HangAndRaise
+        }
+    });
+    let result = job.run().await.unwrap();
+    assert!(result.success, "{}", job.last_word());
+    let word = job.last_word();
+    assert_eq!(word["teardown"]["hook"], "HookFailed");
+    assert!(
+        word["teardown"]["troubles"]
+            .to_string()
+            .contains("hook raised"),
+        "{word}"
+    );
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn between_steps_admission_opens_again() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = job(&pool, &json!({"rollout": {"steps": 2, "batchSize": 1}}));
+    let _agents = Agents::start(&pool, "sums", 2, |_| reward(1.0));
+    let result = job.run().await.unwrap();
+    assert!(result.success, "{}", job.last_word());
+    let manifest = job.manifest();
+    assert_eq!(manifest.steps.len(), 2);
+    assert!(!job.samples(1).is_empty());
+    pool.stop().await;
+}
