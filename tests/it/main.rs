@@ -2,6 +2,8 @@
 
 #[cfg(test)]
 mod api;
+#[cfg(test)]
+mod examples;
 mod layers;
 #[cfg(test)]
 mod samples;

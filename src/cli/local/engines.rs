@@ -57,7 +57,7 @@ pub(super) fn simulator_config(inputs: &Inputs, files: &EngineFiles, index: u64)
 fn replies(inputs: &Inputs, files: &EngineFiles, given: Option<&Value>) -> Value {
     let dataset = &inputs.spec.dataset;
     let own = dataset.label_key.as_ref().map(
-        |label| json!({"path": files.dataset, "promptKey": dataset.prompt_key, "labelKey": label}),
+        |label| json!({"path": files.dataset, "promptKey": dataset.prompt_key.as_deref().unwrap_or("prompt"), "labelKey": label}),
     );
     let mut replies = match given {
         Some(Value::Object(given)) if !given.is_empty() => Value::Object(given.clone()),
