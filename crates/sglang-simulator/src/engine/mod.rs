@@ -44,6 +44,8 @@ pub(crate) enum Done {
 pub(crate) struct Finished {
     pub(crate) received: Nanos,
     pub(crate) dispatched: Nanos,
+    /// Version of the weights at its end.
+    pub(crate) version: Arc<str>,
     pub(crate) outcome: Outcome,
 }
 
@@ -202,9 +204,11 @@ impl State {
         };
         self.counts.finished(&entry.rid, &outcome);
         let (received, dispatched) = (entry.received, entry.dispatched);
+        let version = self.scheduler.version().clone();
         entry.answer(Done::Finished(Box::new(Finished {
             received,
             dispatched,
+            version,
             outcome,
         })));
     }

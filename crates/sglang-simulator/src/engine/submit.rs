@@ -1,5 +1,6 @@
 //! From a handler into the scheduler, and the handler's side of a request in flight.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::{oneshot, watch};
@@ -22,6 +23,8 @@ pub(crate) struct Submission {
 pub(crate) enum SubmitError {
     /// A request with this id is in flight.
     DuplicateRid(Arc<str>),
+    /// Several of the requests have these ids.
+    RepeatedRids(Vec<Arc<str>>),
 }
 
 /// A request in flight, as its handler holds it. Dropping it is what a lost client looks like.
@@ -50,12 +53,15 @@ impl Engine {
         self.start_pump();
         let engine = self.clone();
         self.act(|state, now| {
-            let mut seen = std::collections::HashSet::new();
-            for submission in &submissions {
-                if state.rids.contains_key(&submission.rid) || !seen.insert(submission.rid.clone())
-                {
-                    return Err(SubmitError::DuplicateRid(submission.rid.clone()));
-                }
+            let repeated = repeated_rids(&submissions);
+            if !repeated.is_empty() {
+                return Err(SubmitError::RepeatedRids(repeated));
+            }
+            if let Some(known) = submissions
+                .iter()
+                .find(|one| state.rids.contains_key(&one.rid))
+            {
+                return Err(SubmitError::DuplicateRid(known.rid.clone()));
             }
             Ok(submissions
                 .into_iter()
@@ -72,6 +78,18 @@ impl Engine {
                 .collect())
         })
     }
+}
+
+fn repeated_rids(submissions: &[Submission]) -> Vec<Arc<str>> {
+    let mut counts = BTreeMap::<&Arc<str>, usize>::new();
+    for submission in submissions {
+        *counts.entry(&submission.rid).or_default() += 1;
+    }
+    counts
+        .into_iter()
+        .filter(|(_, count)| *count > 1)
+        .map(|(rid, _)| rid.clone())
+        .collect()
 }
 
 impl State {

@@ -177,6 +177,7 @@ impl CompletionRequest {
             top: top.unwrap_or(0),
             token_ids: None,
             text: true,
+            temperature: self.params().temperature().unwrap_or(1.0),
         };
         options.only_if_enabled()
     }
@@ -196,7 +197,7 @@ impl CompletionRequest {
             "id": facts.first().map(|facts| facts.id),
             "object": "text_completion",
             "created": app.created(),
-            "model": self.model(app),
+            "model": self.model(),
             "choices": choices,
             "usage": chat::usage(facts.iter().copied()),
             "metadata": facts.first().map(chat::metadata),
@@ -220,9 +221,8 @@ impl CompletionRequest {
         choice
     }
 
-    fn model(&self, app: &App) -> String {
-        let served = || app.engine.identity().served_model_name;
-        self.model.clone().unwrap_or_else(served)
+    fn model(&self) -> &str {
+        self.model.as_deref().unwrap_or(chat::DEFAULT_MODEL)
     }
 
     fn include_usage(&self) -> bool {
@@ -266,7 +266,7 @@ fn stream(
         "id": options.first().map(|options| options.rid.clone()),
         "object": "text_completion",
         "created": app.created(),
-        "model": wanted.model(&app),
+        "model": wanted.model(),
     });
     let include_usage = wanted.include_usage();
     let usage = Arc::new(parking_lot::Mutex::new(Vec::new()));

@@ -28,7 +28,12 @@ pub(super) async fn flush(app: Arc<App>, request: Request) -> Response {
             "Cache flushed.\nPlease check backend logs for more details. (When there are running or waiting requests, the operation will not be performed.)\n",
         );
     }
-    reply::text(StatusCode::BAD_REQUEST, "Flush cache failed.\n")
+    let problem = if timeout.is_zero() {
+        "Flush cache failed.\n"
+    } else {
+        "Timed out waiting for idle state."
+    };
+    reply::text(StatusCode::BAD_REQUEST, problem)
 }
 
 /// Answers the calls that take a JSON body.

@@ -222,8 +222,10 @@ impl App {
         if !self.separates_reasoning() {
             return 0;
         }
-        let ids = output.tokens(generated);
-        let text = self.tokenizer.decode(&ids, true).unwrap_or_default();
+        let text = self
+            .tokenizer
+            .decode(output.tokens(generated), true)
+            .unwrap_or_default();
         let parted = reasoning::part(&text);
         if parted.content_start == 0 {
             return 0;

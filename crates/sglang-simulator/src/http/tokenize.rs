@@ -49,14 +49,15 @@ pub(super) async fn tokenize(app: Arc<App>, request: Request) -> Response {
                 let kwargs = fields
                     .get("chat_template_kwargs")
                     .and_then(Value::as_object);
-                one(render(
-                    &app,
-                    messages,
-                    fields.get("tools"),
-                    kwargs.unwrap_or(&Map::new()),
-                )
-                .map_err(refuse)?
-                .to_vec())
+                one(encode(
+                    &render(
+                        &app,
+                        messages,
+                        fields.get("tools"),
+                        kwargs.unwrap_or(&Map::new()),
+                    )
+                    .map_err(refuse)?,
+                )?)
             }
             _ => return Err(refuse("Either prompt or messages must be provided.")),
         };

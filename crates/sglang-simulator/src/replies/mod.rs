@@ -8,6 +8,7 @@
 
 mod conversation;
 mod dataset;
+mod language;
 mod oracle;
 mod output;
 mod schema;
@@ -21,7 +22,8 @@ use parking_lot::Mutex;
 use rollout_tokenizer::{Tokenizer, TokenizerError};
 
 pub use conversation::{Conversation, Turn};
-pub use output::{Ends, Output, Stop, StopRules, Tokens};
+pub use language::{Context, Language, Law};
+pub use output::{Ends, Intent, Output, Stop, StopRules};
 
 use crate::config::{Lengths, Oracle, Replies};
 use crate::{Error, numbers};
@@ -63,8 +65,10 @@ impl Ask<'_> {
 pub struct Demands {
     /// `sampling_seed`.
     pub sampling_seed: Option<i64>,
-    /// Temperature 0.
-    pub greedy: bool,
+    /// Temperature; none at 0, where the most likely token is taken.
+    pub temperature: Option<f64>,
+    /// Tokens are drawn among the so many most likely ones.
+    pub top_k: Option<usize>,
     /// Which of several samples of one request it is.
     pub sample: usize,
     /// The text that a grammar forces.
@@ -102,7 +106,7 @@ pub struct Model {
     seed: u64,
     source: Source,
     tokenizer: Arc<Tokenizer>,
-    alphabet: Arc<[u32]>,
+    language: Language,
     asked: Mutex<HashMap<u64, u64>>,
     unknown: std::sync::atomic::AtomicU64,
 }
@@ -138,12 +142,12 @@ impl Model {
                 lengths: None,
             } => Source::Random,
         };
-        let alphabet = alphabet(&tokenizer)?;
+        let language = Language::new(seed, &tokenizer)?;
         Ok(Self {
             seed,
             source,
             tokenizer,
-            alphabet,
+            language,
             asked: Mutex::default(),
             unknown: std::sync::atomic::AtomicU64::new(0),
         })
@@ -164,6 +168,7 @@ impl Model {
         messages: Option<&[serde_json::Value]>,
         demands: &Demands,
     ) -> Result<Output, TokenizerError> {
+        let context = self.language.start().then_all(prompt);
         let seed = self.seed_of(prompt, demands);
         let ask = Ask {
             prompt,
@@ -176,37 +181,44 @@ impl Model {
             Some(ForcedText(write)) => Said::Text(write(seed)),
             None => self.say(&ask),
         };
-        let eos = self.tokenizer.eos_ids().first().copied();
-        let stops = &demands.stops;
         let (listed, ends) = match said {
             Said::Text(text) => {
                 let mut ids = self.tokenizer.encode(&text)?;
-                ids.extend(eos);
-                (ids, Ends::Never)
+                ids.extend(self.tokenizer.eos_ids().first());
+                (ids, Ends::ByChance)
             }
             Said::Drawn(ends) => (Vec::new(), ends),
         };
-        let ends = match ends {
-            _ if stops.ignore_eos => Ends::Never,
-            Ends::ByChanceFrom(first) => Ends::ByChanceFrom(first.max(stops.min_new_tokens)),
-            Ends::At(at) => Ends::At(at.max(stops.min_new_tokens.saturating_sub(1))),
-            Ends::Never => Ends::Never,
-        };
-        let tokens = Tokens {
-            listed: listed.into(),
+        let intent = Intent {
+            listed,
+            ends: if demands.stops.ignore_eos {
+                Ends::Never
+            } else {
+                ends
+            },
             seed,
-            alphabet: self.alphabet.clone(),
-            eos,
-            ends,
+            temperature: demands.temperature,
+            top_k: demands.top_k.unwrap_or(usize::MAX),
             forced: demands.forced_token,
         };
-        Ok(Output::plan(tokens, stops, &self.tokenizer))
+        Ok(Output::plan(
+            &intent,
+            context,
+            &demands.stops,
+            &self.language,
+            &self.tokenizer,
+        ))
+    }
+
+    /// The language of the model.
+    pub fn language(&self) -> &Language {
+        &self.language
     }
 
     fn seed_of(&self, prompt: &[u32], demands: &Demands) -> u64 {
         let prompt = numbers::of_tokens(prompt);
         let sample = match demands.sampling_seed {
-            _ if demands.greedy => 0,
+            _ if demands.temperature.is_none() => 0,
             Some(seed) => numbers::mix(seed.cast_unsigned(), demands.sample as u64) | 1,
             None => self.number(prompt) << 1,
         };
@@ -226,7 +238,7 @@ impl Model {
 
     fn say(&self, ask: &Ask<'_>) -> Said {
         let text = match &self.source {
-            Source::Random => return Said::Drawn(Ends::ByChanceFrom(1)),
+            Source::Random => return Said::Drawn(Ends::ByChance),
             Source::Lengths(lengths) => {
                 return Said::Drawn(Ends::At(draw_length(*lengths, ask.seed) - 1));
             }
@@ -240,29 +252,10 @@ impl Model {
             None => {
                 self.unknown
                     .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                Said::Drawn(Ends::ByChanceFrom(1))
+                Said::Drawn(Ends::ByChance)
             }
         }
     }
-}
-
-/// Every token that is part of ordinary text.
-fn alphabet(tokenizer: &Tokenizer) -> Result<Arc<[u32]>, Error> {
-    let highest = u32::try_from(tokenizer.vocab_size()).unwrap_or(u32::MAX);
-    let ordinary: Vec<u32> = (0..highest)
-        .filter(|id| {
-            let shown = tokenizer.decode(&[*id], true).unwrap_or_default();
-            !shown.is_empty()
-                && !(shown.starts_with('<') && shown.ends_with('>') && shown.len() > 2)
-        })
-        .collect();
-    if ordinary.is_empty() {
-        return Err(Error::config(
-            "server.tokenizer",
-            "has no token of ordinary text",
-        ));
-    }
-    Ok(ordinary.into())
 }
 
 #[expect(

@@ -1,13 +1,13 @@
 //! One planned output: its tokens, where it ends, and why.
 //!
-//! Everything about an output is decided when its request arrives; the scheduler only decides when each token is there. Drawn
-//! tokens are not stored: they are functions of the seed and their position.
+//! Everything about an output is decided when its request arrives; the scheduler only decides when each token is there.
 
 use std::sync::Arc;
 
 use regex::Regex;
 use rollout_tokenizer::Tokenizer;
 
+use super::language::{Context, Language};
 use crate::numbers;
 
 /// One in this many drawn tokens ends the sequence.
@@ -16,51 +16,29 @@ const EOS_EVERY: usize = 400;
 /// When a drawn sequence ends by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ends {
-    /// Not at all.
+    /// Not by itself; at most by the chance that the language has for it.
     Never,
-    /// At any position from this one on, with a small chance each.
-    ByChanceFrom(usize),
-    /// At this position.
+    /// At any position, with a small chance each.
+    ByChance,
+    /// At this position, and not before.
     At(usize),
 }
 
-/// Tokens by position: those of a text first, then drawn ones.
+/// What the model means to say, and how it says the rest.
 #[derive(Debug, Clone)]
-pub struct Tokens {
-    /// Tokens that are given.
-    pub listed: Arc<[u32]>,
-    /// Seed of the others.
-    pub seed: u64,
-    /// What the others are drawn from; not empty.
-    pub alphabet: Arc<[u32]>,
-    /// The token that ends a sequence, if the model has one.
-    pub eos: Option<u32>,
-    /// When the others end.
+pub struct Intent {
+    /// Tokens that it means to say first.
+    pub listed: Vec<u32>,
+    /// When what it draws after them ends.
     pub ends: Ends,
+    /// Seed of the draws.
+    pub seed: u64,
+    /// Temperature of the draws; none takes the most likely token.
+    pub temperature: Option<f64>,
+    /// Draws are among so many tokens.
+    pub top_k: usize,
     /// Every token is this one, whatever else is said: a `logit_bias` that outweighs everything.
     pub forced: Option<u32>,
-}
-
-impl Tokens {
-    /// The token at a position.
-    pub fn at(&self, position: usize) -> u32 {
-        if let Some(token) = self.forced {
-            return token;
-        }
-        if let Some(token) = self.listed.get(position) {
-            return *token;
-        }
-        let draw = numbers::mix(self.seed, position as u64);
-        let ends = match self.ends {
-            Ends::Never => false,
-            Ends::ByChanceFrom(first) => position >= first && numbers::below(draw, EOS_EVERY) == 0,
-            Ends::At(at) => position == at,
-        };
-        match self.eos {
-            Some(eos) if ends => eos,
-            _ => self.alphabet[numbers::below(numbers::scramble(draw), self.alphabet.len())],
-        }
-    }
 }
 
 /// Why an output ends.
@@ -70,8 +48,10 @@ pub enum Stop {
     Length,
     /// A token that ends it.
     Token(u32),
-    /// A text, or what a regular expression matched.
+    /// A text.
     Text(Arc<str>),
+    /// A regular expression.
+    Expression(Arc<str>),
 }
 
 /// What the request says about its end.
@@ -79,7 +59,7 @@ pub enum Stop {
 pub struct StopRules {
     /// Most tokens.
     pub max_new_tokens: usize,
-    /// No stop token ends it before it has this many.
+    /// No stop token is said before it has this many.
     pub min_new_tokens: usize,
     /// Stop tokens do not count.
     pub ignore_eos: bool,
@@ -91,45 +71,61 @@ pub struct StopRules {
     pub stop_regex: Vec<Regex>,
 }
 
+impl StopRules {
+    fn is_stop(&self, token: u32, tokenizer: &Tokenizer) -> bool {
+        !self.ignore_eos
+            && (tokenizer.eos_ids().contains(&token) || self.stop_token_ids.contains(&token))
+    }
+}
+
 /// A planned output.
 #[derive(Debug, Clone)]
 pub struct Output {
-    tokens: Tokens,
-    length: usize,
+    tokens: Arc<[u32]>,
+    intended: usize,
+    forced: bool,
     stop: Stop,
 }
 
 impl Output {
-    /// Cuts tokens where the rules say.
-    pub fn plan(tokens: Tokens, rules: &StopRules, tokenizer: &Tokenizer) -> Self {
+    /// Writes an output after a prompt, up to where the rules end it.
+    pub fn plan(
+        intent: &Intent,
+        prompt: Context,
+        rules: &StopRules,
+        language: &Language,
+        tokenizer: &Tokenizer,
+    ) -> Self {
+        let mut speaker = Speaker {
+            intent,
+            rules,
+            language,
+            tokenizer,
+            law: language.law(intent.temperature.unwrap_or(1.0)),
+        };
         let mut texts = TextStops::new(rules);
-        for position in 0..rules.max_new_tokens {
-            let token = tokens.at(position);
-            let length = position + 1;
-            if length >= rules.max_new_tokens {
+        let (mut tokens, mut context, mut stop) = (Vec::new(), prompt, Stop::Length);
+        while tokens.len() < rules.max_new_tokens {
+            let token = speaker.next(tokens.len(), context);
+            tokens.push(token);
+            context = context.then(token);
+            if tokens.len() == rules.max_new_tokens {
                 break;
             }
-            let ends =
-                tokenizer.eos_ids().contains(&token) || rules.stop_token_ids.contains(&token);
-            if ends && !rules.ignore_eos && length >= rules.min_new_tokens {
-                return Self {
-                    tokens,
-                    length,
-                    stop: Stop::Token(token),
-                };
+            if rules.is_stop(token, tokenizer) && tokens.len() > rules.min_new_tokens {
+                stop = Stop::Token(token);
+                break;
             }
-            if let Some(stop) = texts.push(token, tokenizer) {
-                return Self {
-                    tokens,
-                    length,
-                    stop: Stop::Text(stop),
-                };
+            if let Some(found) = texts.push(token, tokenizer) {
+                stop = found;
+                break;
             }
         }
         Self {
-            tokens,
-            length: rules.max_new_tokens,
-            stop: Stop::Length,
+            tokens: tokens.into(),
+            intended: intent.listed.len(),
+            forced: intent.forced.is_some(),
+            stop,
         }
     }
 
@@ -137,15 +133,16 @@ impl Output {
     #[must_use]
     pub fn truncated(&self) -> Self {
         Self {
-            tokens: self.tokens.clone(),
-            length: 0,
+            tokens: Arc::default(),
+            intended: 0,
+            forced: false,
             stop: Stop::Length,
         }
     }
 
     /// Its tokens in all.
     pub fn length(&self) -> usize {
-        self.length
+        self.tokens.len()
     }
 
     /// Why it ends.
@@ -155,24 +152,85 @@ impl Output {
 
     /// The token at a position.
     pub fn token(&self, position: usize) -> u32 {
-        self.tokens.at(position)
+        self.tokens[position]
     }
 
     /// The first `count` tokens.
-    pub fn tokens(&self, count: usize) -> Vec<u32> {
-        (0..count)
-            .map(|position| self.tokens.at(position))
-            .collect()
+    pub fn tokens(&self, count: usize) -> &[u32] {
+        &self.tokens[..count.min(self.tokens.len())]
     }
 
-    /// Seed for everything else that belongs to this output.
-    pub fn seed(&self) -> u64 {
-        self.tokens.seed
+    /// Whether the model meant to say the token at a position.
+    pub fn is_intended(&self, position: usize) -> bool {
+        position < self.intended
     }
 
     /// Whether the model had no choice.
     pub fn is_forced(&self) -> bool {
-        self.tokens.forced.is_some()
+        self.forced
+    }
+}
+
+/// Says one token after the other.
+struct Speaker<'a> {
+    intent: &'a Intent,
+    rules: &'a StopRules,
+    language: &'a Language,
+    tokenizer: &'a Tokenizer,
+    law: Arc<super::language::Law>,
+}
+
+impl Speaker<'_> {
+    fn next(&mut self, position: usize, context: Context) -> u32 {
+        let token = self.wanted(position, context);
+        let too_early = position < self.rules.min_new_tokens
+            || self.rules.ignore_eos && self.intent.forced.is_none();
+        if too_early && self.ends(token) {
+            return self.ordinary(position, context);
+        }
+        token
+    }
+
+    fn wanted(&self, position: usize, context: Context) -> u32 {
+        if let Some(token) = self.intent.forced {
+            return token;
+        }
+        if let Some(token) = self.intent.listed.get(position) {
+            return *token;
+        }
+        let eos = self.tokenizer.eos_ids().first().copied();
+        let draw = numbers::mix(self.intent.seed ^ 0xe05, position as u64);
+        match (self.intent.ends, eos) {
+            (Ends::ByChance, Some(eos)) if position > 0 && numbers::below(draw, EOS_EVERY) == 0 => {
+                eos
+            }
+            (Ends::At(at), Some(eos)) if position == at => eos,
+            (Ends::At(_), _) => self.ordinary(position, context),
+            _ => self.drawn(position, context, 0),
+        }
+    }
+
+    fn drawn(&self, position: usize, context: Context, attempt: u64) -> u32 {
+        if self.intent.temperature.is_none() {
+            return self
+                .language
+                .token_at(context, usize::try_from(attempt).unwrap_or(0));
+        }
+        let draw = numbers::mix(numbers::mix(self.intent.seed, position as u64), attempt);
+        self.language
+            .draw(context, &self.law, draw, self.intent.top_k)
+    }
+
+    /// A token that does not end the output.
+    fn ordinary(&self, position: usize, context: Context) -> u32 {
+        let mut drawn = (0..64).map(|attempt| self.drawn(position, context, attempt));
+        drawn
+            .find(|token| !self.ends(*token))
+            .unwrap_or_else(|| self.language.likeliest(context))
+    }
+
+    fn ends(&self, token: u32) -> bool {
+        self.tokenizer.eos_ids().contains(&token) || self.rules.stop_token_ids.contains(&token)
     }
 }
 
@@ -201,7 +259,7 @@ impl<'a> TextStops<'a> {
         }
     }
 
-    fn push(&mut self, token: u32, tokenizer: &Tokenizer) -> Option<Arc<str>> {
+    fn push(&mut self, token: u32, tokenizer: &Tokenizer) -> Option<Stop> {
         if self.longest == 0 {
             return None;
         }
@@ -210,19 +268,19 @@ impl<'a> TextStops<'a> {
         self.tail.drain(..self.tail.len() - keep);
         self.tail.extend(bytes);
         let text = String::from_utf8_lossy(&self.tail);
-        let by_text = self
+        if let Some(stop) = self
             .rules
             .stop
             .iter()
-            .find(|stop| text.contains(stop.as_str()));
-        if let Some(stop) = by_text {
-            return Some(stop.as_str().into());
+            .find(|stop| text.contains(stop.as_str()))
+        {
+            return Some(Stop::Text(stop.as_str().into()));
         }
         let found = self
             .rules
             .stop_regex
             .iter()
-            .find_map(|regex| regex.find(&text))?;
-        Some(found.as_str().into())
+            .find(|regex| regex.is_match(&text))?;
+        Some(Stop::Expression(found.as_str().into()))
     }
 }

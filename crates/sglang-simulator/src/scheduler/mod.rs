@@ -274,7 +274,11 @@ impl Scheduler {
             self.admission_hold = false;
             if let Some(node) = request.node {
                 // the last token was sampled, but never computed
-                let computed = request.job.output.tokens(generated.saturating_sub(1));
+                let computed = request
+                    .job
+                    .output
+                    .tokens(generated.saturating_sub(1))
+                    .to_vec();
                 self.cache.insert(node, &computed);
                 self.cache.unlock(node);
             }

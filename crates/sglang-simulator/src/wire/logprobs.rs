@@ -1,16 +1,15 @@
-//! Log-probabilities: made up, deterministic, and a possible distribution.
-//!
-//! They are functions of the output's seed and the position, so that nothing is stored. SGLang computes float32 and prints it
-//! widened to float64; so do we.
+//! Lists of log-probabilities. SGLang computes float32 and prints it widened to float64; so do we.
 
 use rollout_tokenizer::Tokenizer;
 use serde::Serialize;
 
-use crate::numbers;
-use crate::replies::Output;
+use crate::replies::{Context, Language, Law, Output};
 
 /// `[log-probability, token id, text]`.
 pub(crate) type Triple = (Option<f64>, u32, Option<String>);
+
+/// One entry per position; none where nothing comes before.
+type Listed = Vec<Option<Vec<Triple>>>;
 
 /// What is wanted.
 #[derive(Debug, Clone, Default)]
@@ -25,6 +24,8 @@ pub(crate) struct LogprobOptions {
     pub(crate) token_ids: Option<Vec<u32>>,
     /// Whether the text of tokens is wanted.
     pub(crate) text: bool,
+    /// Temperature of the output; that of greedy decoding is 1.
+    pub(crate) temperature: f64,
 }
 
 impl LogprobOptions {
@@ -41,165 +42,138 @@ pub(crate) struct Logprobs {
     pub(crate) output_token_logprobs: Vec<Triple>,
     pub(crate) output_token_logprobs_length: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) input_top_logprobs: Option<Vec<Option<Vec<Triple>>>>,
+    pub(crate) input_top_logprobs: Option<Listed>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) output_top_logprobs: Option<Vec<Option<Vec<Triple>>>>,
+    pub(crate) output_top_logprobs: Option<Listed>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) input_token_ids_logprobs: Option<Vec<Option<Vec<Triple>>>>,
+    pub(crate) input_token_ids_logprobs: Option<Listed>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) output_token_ids_logprobs: Option<Vec<Option<Vec<Triple>>>>,
+    pub(crate) output_token_ids_logprobs: Option<Listed>,
 }
 
 /// Computes the log-probabilities of one output.
 pub(crate) struct Source<'a> {
     pub(crate) tokenizer: &'a Tokenizer,
-    pub(crate) vocab_size: usize,
+    pub(crate) language: &'a Language,
     pub(crate) options: &'a LogprobOptions,
 }
 
-/// Log-probability of the chosen token at a position: float32, widened.
-pub(crate) fn chosen(seed: u64, position: u64) -> f64 {
-    let draw = numbers::unit(numbers::mix(seed ^ 0x10, position));
-    // an exponential with a mean of 0.7: most tokens are likely, some are not
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "float32 is what an engine computes"
-    )]
-    let value = (0.7 * (1.0 - draw).ln() - 1e-4) as f32;
-    f64::from(value)
+/// Lists under construction.
+struct Lists {
+    tokens: Vec<Triple>,
+    top: Option<Listed>,
+    given: Option<Listed>,
 }
 
 impl Source<'_> {
     /// Everything for a prompt and the first `generated` tokens of its output.
     pub(crate) fn all(&self, prompt: &[u32], output: &Output, generated: usize) -> Logprobs {
-        let mut lists = Logprobs {
-            output_token_logprobs_length: generated,
-            ..Logprobs::default()
-        };
-        let outputs = 0..generated;
-        let prompts = self
+        let first = self
             .options
             .prompt_from
             .unwrap_or(prompt.len())
-            .min(prompt.len())..prompt.len();
-        lists.output_token_logprobs = outputs.clone().map(|i| self.output(output, i)).collect();
-        let first = prompts.start;
-        // the first one has nothing before it
-        let value = |i: usize| (i > first).then(|| self.prompt_value(prompt, i));
-        lists.input_token_logprobs = prompts
-            .clone()
-            .map(|i| self.triple(value(i), prompt[i]))
-            .collect();
-        if self.options.top > 0 {
-            let top =
-                |i: usize| value(i).map(|value| self.top(prompt[i], value, prompt_seed(prompt), i));
-            lists.input_top_logprobs = Some(prompts.clone().map(top).collect());
-            lists.output_top_logprobs = Some(
-                outputs
-                    .clone()
-                    .map(|i| Some(self.output_top(output, i)))
-                    .collect(),
-            );
+            .min(prompt.len());
+        let mut context = self.language.start().then_all(&prompt[..first]);
+        let mut of_prompt = self.lists();
+        let law = self.language.law(1.0);
+        for (position, token) in prompt.iter().enumerate().skip(first) {
+            if position == first {
+                // nothing is said of the first one
+                of_prompt.skip(self.triple(None, *token));
+            } else {
+                let value = self.language.log_probability(context, &law, *token);
+                let top = self.language.top(context, &law, self.options.top);
+                self.add(&mut of_prompt, context, &law, (value, *token), &top);
+            }
+            context = context.then(*token);
         }
-        if let Some(ids) = &self.options.token_ids {
-            let given = |i: usize| value(i).map(|_| self.given(ids, prompt_seed(prompt), i));
-            lists.input_token_ids_logprobs = Some(prompts.map(given).collect());
-            lists.output_token_ids_logprobs = Some(
-                outputs
-                    .map(|i| Some(self.given(ids, output.seed(), i)))
-                    .collect(),
-            );
+        let mut of_output = self.lists();
+        let law = self.language.law(self.options.temperature);
+        for (position, token) in output.tokens(generated).iter().enumerate() {
+            let (value, top) = self.said(context, &law, output, position, *token);
+            self.add(&mut of_output, context, &law, (value, *token), &top);
+            context = context.then(*token);
         }
-        lists
+        Logprobs {
+            input_token_logprobs: of_prompt.tokens,
+            output_token_logprobs: of_output.tokens,
+            output_token_logprobs_length: generated,
+            input_top_logprobs: of_prompt.top,
+            output_top_logprobs: of_output.top,
+            input_token_ids_logprobs: of_prompt.given,
+            output_token_ids_logprobs: of_output.given,
+        }
     }
 
-    /// The chosen token at a position of the output.
-    pub(crate) fn output(&self, output: &Output, position: usize) -> Triple {
-        self.triple(Some(value_of(output, position)), output.token(position))
+    fn said(
+        &self,
+        context: Context,
+        law: &Law,
+        output: &Output,
+        position: usize,
+        token: u32,
+    ) -> (f32, Vec<(f32, u32)>) {
+        let count = self.options.top;
+        if output.is_intended(position) {
+            return self.language.intended(context, law, token, count);
+        }
+        let value = if output.is_forced() {
+            0.0
+        } else {
+            self.language.log_probability(context, law, token)
+        };
+        (value, self.language.top(context, law, count))
     }
 
-    /// The most likely tokens at a position of the output.
-    pub(crate) fn output_top(&self, output: &Output, position: usize) -> Vec<Triple> {
-        self.top(
-            output.token(position),
-            value_of(output, position),
-            output.seed(),
-            position,
-        )
+    fn lists(&self) -> Lists {
+        Lists {
+            tokens: Vec::new(),
+            top: (self.options.top > 0).then(Vec::new),
+            given: self.options.token_ids.as_ref().map(|_| Vec::new()),
+        }
     }
 
-    fn prompt_value(&self, prompt: &[u32], position: usize) -> f64 {
-        chosen(prompt_seed(prompt), position as u64)
+    fn add(
+        &self,
+        lists: &mut Lists,
+        context: Context,
+        law: &Law,
+        (value, token): (f32, u32),
+        top: &[(f32, u32)],
+    ) {
+        lists.tokens.push(self.triple(Some(value), token));
+        if let Some(list) = &mut lists.top {
+            list.push(Some(
+                top.iter()
+                    .map(|(value, token)| self.triple(Some(*value), *token))
+                    .collect(),
+            ));
+        }
+        if let (Some(list), Some(ids)) = (&mut lists.given, &self.options.token_ids) {
+            let value = |id: &u32| Some(self.language.log_probability(context, law, *id));
+            list.push(Some(
+                ids.iter().map(|id| self.triple(value(id), *id)).collect(),
+            ));
+        }
     }
 
-    fn triple(&self, value: Option<f64>, token: u32) -> Triple {
+    fn triple(&self, value: Option<f32>, token: u32) -> Triple {
         let text = self
             .options
             .text
             .then(|| self.tokenizer.token_text(token).unwrap_or_default());
-        (value, token, text)
+        (value.map(f64::from), token, text)
     }
+}
 
-    /// The chosen token first, then less likely ones that share what probability is left.
-    fn top(&self, token: u32, value: f64, seed: u64, position: usize) -> Vec<Triple> {
-        let mut listed = vec![self.triple(Some(value), token)];
-        let (mut last, mut left) = (value.exp(), 1.0 - value.exp());
-        for rank in 1..self.options.top.min(self.vocab_size) {
-            let draw = numbers::mix(numbers::mix(seed ^ 0x70, position as u64), rank as u64);
-            last = (last * 0.9).min(left * 0.5).max(f64::MIN_POSITIVE);
-            left -= last;
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "float32 is what an engine computes"
-            )]
-            let value = f64::from(last.ln() as f32);
-            listed.push(self.triple(Some(value), self.other(draw, &listed)));
+impl Lists {
+    fn skip(&mut self, token: Triple) {
+        self.tokens.push(token);
+        if let Some(list) = &mut self.top {
+            list.push(None);
         }
-        listed
-    }
-
-    fn other(&self, draw: u64, listed: &[Triple]) -> u32 {
-        let mut id = numbers::below(draw, self.vocab_size);
-        while listed.iter().any(|(_, token, _)| *token as usize == id) {
-            id = (id + 1) % self.vocab_size;
-        }
-        u32::try_from(id).unwrap_or(u32::MAX)
-    }
-
-    fn given(&self, ids: &[u32], seed: u64, position: usize) -> Vec<Triple> {
-        ids.iter()
-            .map(|id| {
-                let value = chosen(numbers::mix(seed ^ 0x91, u64::from(*id)), position as u64);
-                self.triple(Some(value - 3.0), *id)
-            })
-            .collect()
-    }
-}
-
-fn value_of(output: &Output, position: usize) -> f64 {
-    if output.is_forced() {
-        0.0
-    } else {
-        chosen(output.seed(), position as u64)
-    }
-}
-
-fn prompt_seed(prompt: &[u32]) -> u64 {
-    numbers::of_tokens(&prompt[..prompt.len().min(64)])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn log_probabilities_are_negative_float32_values() {
-        for position in 0..1000 {
-            let value = chosen(3, position);
-            assert!(value < 0.0 && value > -20.0, "{value}");
-            #[expect(clippy::cast_possible_truncation, reason = "the point of the test")]
-            let narrowed = value as f32;
-            assert!((f64::from(narrowed) - value).abs() == 0.0);
+        if let Some(list) = &mut self.given {
+            list.push(None);
         }
     }
 }

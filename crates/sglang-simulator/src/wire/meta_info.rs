@@ -121,6 +121,8 @@ pub(crate) fn finish_reason(output: &Output, ending: Ending, generated: usize) -
         }
         (Ending::Complete, Stop::Length) => json!({"type": "length", "length": generated}),
         (Ending::Complete, Stop::Token(token)) => json!({"type": "stop", "matched": token}),
-        (Ending::Complete, Stop::Text(text)) => json!({"type": "stop", "matched": &**text}),
+        (Ending::Complete, Stop::Text(text) | Stop::Expression(text)) => {
+            json!({"type": "stop", "matched": &**text})
+        }
     }
 }

@@ -186,14 +186,14 @@ impl SamplingParams {
             .max(1)
     }
 
-    /// Whether the most likely token is always taken.
-    pub(crate) fn is_greedy(&self) -> bool {
+    /// The temperature; none when the most likely token is always taken.
+    pub(crate) fn temperature(&self) -> Option<f64> {
         let temperature = self
             .temperature
             .as_ref()
             .and_then(Number::as_f64)
             .unwrap_or(1.0);
-        temperature < 1e-6 || self.top_k == Some(1)
+        Some(temperature).filter(|temperature| *temperature >= 1e-6 && self.top_k != Some(1))
     }
 
     /// Where the output ends, when `room` tokens fit at most.

@@ -20,7 +20,7 @@ pub(crate) fn of_output(
     ending: Ending,
     options: TextOptions,
 ) -> String {
-    let mut ids = output.tokens(generated);
+    let mut ids = output.tokens(generated).to_vec();
     let trim = ending == Ending::Complete && !options.no_stop_trim;
     if trim && matches!(output.stop(), Stop::Token(_)) {
         ids.pop();

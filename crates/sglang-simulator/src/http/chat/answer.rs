@@ -129,7 +129,7 @@ pub(in crate::http) fn completion(
         "id": id,
         "object": "chat.completion",
         "created": app.created(),
-        "model": chat.model(app),
+        "model": chat.model(),
         "choices": choices,
         "usage": usage,
         "metadata": metadata,

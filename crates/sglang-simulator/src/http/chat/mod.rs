@@ -16,7 +16,7 @@ use super::generate;
 use super::reply::{self, ApiError};
 
 pub(super) use answer::{Facts, finish, metadata, usage};
-pub(super) use request::render;
+pub(super) use request::{DEFAULT_MODEL, render};
 
 const PLACE: Place = Place {
     path: "/v1/chat/completions",

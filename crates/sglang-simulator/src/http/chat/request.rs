@@ -14,6 +14,9 @@ use crate::wire::logprobs::LogprobOptions;
 use crate::wire::sampling::{OneOrMany, SamplingParams};
 use crate::wire::text::TextOptions;
 
+/// What a request asks for that names no model.
+pub(in crate::http) const DEFAULT_MODEL: &str = "default";
+
 /// A chat request whose types are right.
 #[derive(Debug)]
 pub(super) struct ChatRequest {
@@ -47,6 +50,58 @@ impl ChatRequest {
         Ok(chat)
     }
 
+    fn unsupported_content(&self) -> Option<&str> {
+        let parts = self
+            .messages()
+            .iter()
+            .filter_map(|message| message["content"].as_array())
+            .flatten();
+        parts
+            .filter_map(|part| part["type"].as_str())
+            .find(|kind| *kind != "text")
+    }
+
+    /// More tokens than the context has can never be meant.
+    fn check_limit(&self, app: &App) -> Result<(), ApiError> {
+        let limit = self
+            .integer("max_completion_tokens")
+            .or_else(|| self.integer("max_tokens"));
+        let context = app.context_length();
+        match limit
+            .and_then(|limit| usize::try_from(limit).ok())
+            .filter(|limit| *limit > context)
+        {
+            None => Ok(()),
+            Some(limit) => {
+                let message = format!(
+                    "max_completion_tokens is too large: {limit}.This model supports at most {context} completion tokens."
+                );
+                Err(ApiError::OpenAi(message, BAD_REQUEST_ERROR))
+            }
+        }
+    }
+
+    /// The messages as the template sees them, and the text that continues the last one. An assistant message at the end is
+    /// continued when that is asked for, else taken for a user's.
+    fn rendered_messages(&self) -> (Vec<Value>, Option<String>) {
+        let mut messages = self.messages().to_vec();
+        let Some(last) = messages
+            .last_mut()
+            .filter(|last| last["role"] == "assistant")
+        else {
+            return (messages, None);
+        };
+        if self.flag("continue_final_message") {
+            let begun = last["content"].as_str().unwrap_or_default().to_owned();
+            messages.pop();
+            return (messages, Some(begun));
+        }
+        if last["tool_calls"].as_array().is_none_or(Vec::is_empty) {
+            last["role"] = "user".into();
+        }
+        (messages, None)
+    }
+
     /// Arguments of earlier calls are JSON objects in a text.
     fn check_calls(&self) -> Result<(), ApiError> {
         let calls = self
@@ -74,6 +129,11 @@ impl ChatRequest {
         let refuse = |message: &str| Err(ApiError::OpenAi(message.into(), BAD_REQUEST_ERROR));
         if self.messages().is_empty() {
             return refuse("Messages cannot be empty.");
+        }
+        if let Some(kind) = self.unsupported_content() {
+            return refuse(&format!(
+                "Model only supports text input; received unsupported content type '{kind}'."
+            ));
         }
         if self.forces_a_tool() && self.tools().is_empty() {
             return refuse("Tools cannot be empty if tool choice is set to required.");
@@ -143,11 +203,10 @@ impl ChatRequest {
     }
 
     /// The name that the answer repeats.
-    pub(super) fn model(&self, app: &App) -> String {
-        let served = || app.engine.identity().served_model_name;
+    pub(super) fn model(&self) -> &str {
         self.get("model")
             .and_then(Value::as_str)
-            .map_or_else(served, str::to_owned)
+            .unwrap_or(DEFAULT_MODEL)
     }
 
     pub(super) fn messages(&self) -> &[Value] {
@@ -246,13 +305,22 @@ impl ChatRequest {
             .is_none_or(|choice| choice != "none");
         let tools = self.get("tools").filter(|_| with_tools);
         let of_template = |message| ApiError::OpenAi(message, "BadRequest");
-        render(app, &Value::from(self.messages()), tools, &kwargs).map_err(of_template)
+        {
+            let (messages, begun) = self.rendered_messages();
+            let text = render(app, &Value::from(messages), tools, &kwargs).map_err(of_template)?;
+            let text = text + &begun.unwrap_or_default();
+            app.tokenizer
+                .encode(&text)
+                .map(Into::into)
+                .map_err(|error| of_template(error.to_string()))
+        }
     }
 
     /// Checks everything and plans the outputs, one per sample.
     pub(super) fn prepare(&self, app: &App) -> Result<Vec<Prepared>, ApiError> {
         let refuse = |message: String| ApiError::OpenAi(message, BAD_REQUEST_ERROR);
         let params = self.sampling()?;
+        self.check_limit(app)?;
         let prompt = self.prompt(app)?;
         params.verify(app.vocab_size).map_err(refuse)?;
         let rules = app.check_lengths(&prompt, &params).map_err(refuse)?;
@@ -276,7 +344,7 @@ impl ChatRequest {
                     rid: rid.map_or_else(new_rid, Into::into),
                     prompt: prompt.clone(),
                     output,
-                    logprobs: self.logprob_options(),
+                    logprobs: self.logprob_options(&params),
                     text: TextOptions {
                         skip_special_tokens: params.skip_special_tokens.unwrap_or(true),
                         no_stop_trim: params.no_stop_trim.unwrap_or(false),
@@ -288,7 +356,7 @@ impl ChatRequest {
             .collect()
     }
 
-    fn logprob_options(&self) -> LogprobOptions {
+    fn logprob_options(&self, params: &SamplingParams) -> LogprobOptions {
         let top = self
             .integer("top_logprobs")
             .and_then(|top| usize::try_from(top).ok())
@@ -299,6 +367,7 @@ impl ChatRequest {
             top,
             token_ids: None,
             text: true,
+            temperature: params.temperature().unwrap_or(1.0),
         }
         .only_if_enabled()
     }
@@ -320,13 +389,13 @@ impl ChatRequest {
     }
 }
 
-/// Renders messages to ids.
+/// Renders messages to text.
 pub(in crate::http) fn render(
     app: &App,
     messages: &Value,
     tools: Option<&Value>,
     kwargs: &Map<String, Value>,
-) -> Result<Arc<[u32]>, String> {
+) -> Result<String, String> {
     let rendered = sglang_tools(tools).and_then(|tools| {
         let input = ChatTemplateInput {
             messages,
@@ -334,10 +403,9 @@ pub(in crate::http) fn render(
             add_generation_prompt: true,
             kwargs,
         };
-        app.tokenizer
-            .encode(&app.tokenizer.apply_chat_template(&input)?)
+        app.tokenizer.apply_chat_template(&input)
     });
-    rendered.map(Into::into).map_err(|error| error.to_string())
+    rendered.map_err(|error| error.to_string())
 }
 
 fn is_true(value: Option<&Value>) -> bool {

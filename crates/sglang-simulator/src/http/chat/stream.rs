@@ -62,7 +62,7 @@ pub(super) fn response(
             .map(|options| options.rid.clone())
             .unwrap_or_default(),
         created: app.created(),
-        model: chat.model(&app),
+        model: chat.model().to_owned(),
     });
     let chat = Arc::new(chat);
     let usage = Arc::new(parking_lot::Mutex::new(Vec::new()));

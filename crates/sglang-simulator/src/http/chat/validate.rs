@@ -33,6 +33,23 @@ pub(super) fn check(place: &Place, fields: &Map<String, Value>) -> Result<(), Ap
             ));
         }
     }
+    for (index, tool) in fields
+        .get("tools")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
+        if tool.get("function").is_none() {
+            let location = format!("('body', 'tools', {index}, 'function')");
+            problems.push(Problem::new(
+                "missing",
+                &location,
+                "Field required",
+                &python::repr(tool),
+            ));
+        }
+    }
     for name in [
         "max_tokens",
         "max_completion_tokens",

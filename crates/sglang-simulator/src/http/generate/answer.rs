@@ -63,7 +63,7 @@ pub(crate) fn answer_of(app: &App, options: &AnswerOptions, finished: &Finished)
             outcome.ending,
             options.text,
         ),
-        output_ids: output.tokens(generated),
+        output_ids: output.tokens(generated).to_vec(),
         prompt_token_ids: options
             .return_prompt_token_ids
             .then(|| outcome.job.prompt.to_vec()),
@@ -90,7 +90,7 @@ pub(crate) fn end_meta(
         return Meta::Thin(Box::new(ThinMetaInfo {
             id: options.rid.clone(),
             finish_reason,
-            weight_version: app.engine.identity().version,
+            weight_version: finished.version.to_string(),
             e2e_latency: seconds(outcome.finished - finished.received),
             weight_versions: spans,
             logprobs: logprobs(app, options, &outcome.job, generated),
@@ -104,6 +104,7 @@ pub(crate) fn end_meta(
     let throughput = (generated > 1 && decoding > 0.0).then(|| (generated - 1) as f64 / decoding);
     let mut meta = running_meta(app, options, &outcome.job, outcome.times, generated);
     meta.finish_reason = finish_reason;
+    meta.weight_version = finished.version.to_string();
     meta.weight_versions = Some(spans);
     meta.end = Some(EndTimes {
         e2e_latency: seconds(outcome.finished - finished.received),
@@ -159,7 +160,7 @@ fn logprobs(app: &App, options: &AnswerOptions, job: &Job, generated: usize) -> 
     options.logprobs.enabled.then(|| {
         let source = Source {
             tokenizer: &app.tokenizer,
-            vocab_size: app.vocab_size,
+            language: app.model.language(),
             options: &options.logprobs,
         };
         source.all(&job.prompt, &job.output, generated)

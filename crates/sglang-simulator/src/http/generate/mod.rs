@@ -13,6 +13,7 @@ use super::body::Place;
 use super::reply::{self, ApiError};
 use super::{App, body};
 use crate::engine::{Done, Submission, SubmitError, Ticket};
+use crate::wire::python;
 
 pub(super) use answer::{Answer, AnswerOptions, Meta, answer_of};
 pub(super) use request::{Prepared, demands_of, new_rid};
@@ -91,8 +92,16 @@ pub(super) fn submit(
 }
 
 fn duplicate(error: SubmitError) -> ApiError {
-    let SubmitError::DuplicateRid(rid) = error;
-    ApiError::Native(format!("Duplicate request ID detected: {rid}"))
+    ApiError::Native(match error {
+        SubmitError::DuplicateRid(rid) => format!("Duplicate request ID detected: {rid}"),
+        SubmitError::RepeatedRids(rids) => {
+            let rids: Vec<_> = rids.iter().map(|rid| python::repr_str(rid)).collect();
+            format!(
+                "Duplicate request IDs detected within the request: [{}]",
+                rids.join(", ")
+            )
+        }
+    })
 }
 
 /// Waits for all answers, in order.

@@ -265,7 +265,7 @@ impl GenerateRequest {
         SamplingParams::deserialize(params).map_err(|error| ApiError::Schema(error.to_string()))
     }
 
-    fn logprobs(&self, index: usize) -> LogprobOptions {
+    fn logprobs(&self, index: usize, params: &SamplingParams) -> LogprobOptions {
         let start = self
             .logprob_start_len
             .as_ref()
@@ -291,6 +291,7 @@ impl GenerateRequest {
             top: usize::try_from(top).unwrap_or(0),
             token_ids,
             text: self.return_text_in_logprobs.unwrap_or(false),
+            temperature: params.temperature().unwrap_or(1.0),
         }
     }
 
@@ -321,7 +322,7 @@ impl GenerateRequest {
                     rid: rids[index * samples + sample].clone(),
                     prompt: prompt.clone(),
                     output,
-                    logprobs: self.logprobs(index).only_if_enabled(),
+                    logprobs: self.logprobs(index, &params).only_if_enabled(),
                     text: TextOptions {
                         skip_special_tokens: params.skip_special_tokens.unwrap_or(true),
                         no_stop_trim: params.no_stop_trim.unwrap_or(false),
@@ -348,7 +349,8 @@ pub(crate) fn demands_of(
         .transpose()?;
     Ok(Demands {
         sampling_seed: params.sampling_seed,
-        greedy: params.is_greedy(),
+        temperature: params.temperature(),
+        top_k: params.top_k.and_then(|top_k| usize::try_from(top_k).ok()),
         sample,
         forced_text,
         forced_token: params.forced_token(),

@@ -69,7 +69,7 @@ impl Chunks {
                         outcome.ending,
                         self.options.text,
                     ),
-                    output_ids: output.tokens(generated),
+                    output_ids: output.tokens(generated).to_vec(),
                     prompt_token_ids: self
                         .options
                         .return_prompt_token_ids
@@ -113,7 +113,7 @@ impl Chunks {
         }
         Answer {
             text: self.text.clone(),
-            output_ids: job.output.tokens(progress.generated),
+            output_ids: job.output.tokens(progress.generated).to_vec(),
             prompt_token_ids: self
                 .options
                 .return_prompt_token_ids
