@@ -1,5 +1,7 @@
 //! The example agents against a simulated engine: real Python, the real OpenAI client, real sockets.
 
+mod manifests;
+
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -12,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 const SCRIPT: &str = r"
 - match: 'buys (?<notebooks>[0-9]+) notebooks'
