@@ -1,7 +1,7 @@
 # Sourced: a real SGLang on the CPU for a script, and its end.
 #
 #   trap sglang_stop EXIT
-#   sglang_start [server flags...]      installs it if need be and waits until it is ready; sets SGLANG_URL, SGLANG_VERSION
+#   sglang_start [server flags...]      installs it if need be and waits until it is ready; sets SGLANG_URL, SGLANG_VERSION, SGLANG_MODEL
 #   sglang_stop                         ends the server and everything that it started; harmless twice
 #
 # sglang_start is sglang_launch and sglang_wait, for a script that has something to do meanwhile. ROLLOUT_SGLANG_DEADLINE: seconds for the
@@ -11,6 +11,7 @@
 
 SGLANG_VERSION=$(sed -n 's/^sglang==//p' "$root/tests/sglang/requirements.in")
 SGLANG_URL=
+SGLANG_MODEL=
 SGLANG_LOG=
 sglang_pid=
 
@@ -18,6 +19,7 @@ sglang_launch() {
   local folders port
   folders=$(bash "$root/tests/sglang/install.sh") || die "SGLang could not be installed"
   mapfile -t folders <<<"$folders"
+  SGLANG_MODEL=${folders[1]}
   port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
   SGLANG_LOG=$(mktemp "${TMPDIR:-/tmp}/sglang-XXXXXX.log")
   SGLANG_URL=http://127.0.0.1:$port
