@@ -9,5 +9,8 @@
 
 mod agentic;
 mod agents;
+mod faults;
+mod plugins;
+mod restarts;
 mod rig;
 mod single_turn;
