@@ -172,7 +172,7 @@ def main():
             raise SystemExit(f"{name} is asked for in several versions: {sorted(versions)}")
         version = versions.pop() if versions else None
         (out / name).write_bytes(shared_library(name, sorted(symbols), version))
-        print(f"{name}: {len(symbols)} symbols{f' of version {version}' if version else ''}")
+    print(f"stand-ins for {len(wanted)} CUDA libraries: {', '.join(sorted(wanted))}")
 
 
 main()

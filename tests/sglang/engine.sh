@@ -5,7 +5,7 @@
 #   sglang_stop                         ends the server and everything that it started; harmless twice
 #
 # sglang_start is sglang_launch and sglang_wait, for a script that has something to do meanwhile. ROLLOUT_SGLANG_DEADLINE: seconds for the
-# server to become ready, 300 by default.
+# server to become ready, 600 by default.
 
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/setup.sh"
 
@@ -30,7 +30,7 @@ sglang_launch() {
 }
 
 sglang_wait() {
-  local deadline=$((SECONDS + ${ROLLOUT_SGLANG_DEADLINE:-300})) started=$SECONDS
+  local deadline=$((SECONDS + ${ROLLOUT_SGLANG_DEADLINE:-600})) started=$SECONDS
   until sglang_healthy; do
     if ! kill -0 "$sglang_pid" 2>/dev/null; then
       sglang_complain "SGLang ended before it was ready"

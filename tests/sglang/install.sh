@@ -23,7 +23,7 @@ use_pips_index() {
   [ -z "$index" ] || export UV_DEFAULT_INDEX=${UV_DEFAULT_INDEX:-$index}
 }
 
-python_in() { LD_LIBRARY_PATH=$1/stublibs "$1/venv/bin/python" "${@:2}"; }
+python_in() { LD_LIBRARY_PATH=$1/stublibs TQDM_DISABLE=1 "$1/venv/bin/python" "${@:2}"; }
 
 install_engine() {
   local work free site uv
@@ -34,12 +34,11 @@ install_engine() {
   say "installing SGLang $version for the CPU (once per machine: 3 GB, about a minute with a near registry)"
   work=$(mktemp -d "$engine.work-XXXXXX")
   use_pips_index
-  export UV_CACHE_DIR=$cache/uv UV_HTTP_TIMEOUT=300 UV_NO_PROGRESS=1
+  export UV_CACHE_DIR=$cache/uv UV_HTTP_TIMEOUT=300 UV_NO_PROGRESS=1 PIP_ROOT_USER_ACTION=ignore
   retry python3 -m pip install -q --target "$work/uv" "uv==$uv_version" >&2
   uv=$work/uv/bin/uv
   retry "$uv" venv -q --python '>=3.11,<3.14' "$work/venv" >&2
   retry "$uv" pip install -q --python "$work/venv/bin/python" --no-deps -r "$recipe/requirements.txt" >&2
-  say "writing stand-ins for the CUDA libraries"
   site=$("$work/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
   "$work/venv/bin/python" "$recipe/cuda_stubs.py" "$site/torch/lib" "$work/stublibs" >&2
   cp "$(find "$site/nvidia" -name 'libcudart.so.*' | head -n 1)" "$work/stublibs/"
