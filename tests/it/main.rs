@@ -6,4 +6,6 @@ mod api;
 mod examples;
 mod layers;
 #[cfg(test)]
+mod local;
+#[cfg(test)]
 mod samples;

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 /// Least time between two plain lines.
-const LINE_INTERVAL: Duration = Duration::from_secs(2);
+const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What the driver's `/status` says (docs/protocol.md section 5).
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]

@@ -1,0 +1,164 @@
+//! `rollout-operator local` as a person runs it: real child processes, real Python, and `kill -9` of each of them.
+
+mod run;
+
+use std::{path::Path, time::Duration};
+
+use nix::sys::signal::Signal;
+use run::{AGENT, Run, tempdir};
+
+const MATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/math/job.yaml");
+
+#[tokio::test]
+async fn a_single_turn_job_from_manifest_to_samples() {
+    let home = tempdir();
+    let output = home.path().join("out");
+    let ended = Run::start(MATH, &output).end().await;
+    assert_eq!(ended.code, Some(0), "{}", ended.talk);
+    assert!(ended.talk.contains("TargetReached"), "{}", ended.talk);
+    run::verify(&output).await;
+    assert_eq!(run::rows(&output).len(), 32);
+}
+
+#[tokio::test]
+async fn an_agent_job_tears_down_its_surplus_and_calls_the_hook() {
+    let home = tempdir();
+    let output = home.path().join("out");
+    let ended = Run::start(AGENT, &output).end().await;
+    assert_eq!(ended.code, Some(0), "{}", ended.talk);
+    run::verify(&output).await;
+    for row in run::rows(&output) {
+        assert_eq!(
+            row["weight_versions"].as_array().map(Vec::len),
+            Some(2),
+            "two turns in one sample: {row}"
+        );
+    }
+    let word = run::last_word(&output);
+    assert_eq!(word["teardown"]["hook"], "HookSucceeded", "{word}");
+    assert!(
+        run::logs(&output).contains("abort hook of 0"),
+        "the hook ran in the agents' process"
+    );
+}
+
+#[tokio::test]
+async fn killed_twice_on_the_way_it_ends_with_whole_samples() {
+    let home = tempdir();
+    let output = home.path().join("out");
+    for _ in 0..2 {
+        let mut run = Run::start(AGENT, &output);
+        run.wait_for_talk("sessions running").await;
+        run.kill(Signal::SIGKILL).await;
+    }
+    let ended = Run::start(AGENT, &output).end().await;
+    assert_eq!(ended.code, Some(0), "{}", ended.talk);
+    run::verify(&output).await;
+}
+
+#[tokio::test]
+async fn interrupted_it_winds_down_and_goes_on_later() {
+    let home = tempdir();
+    let output = home.path().join("out");
+    let mut run = Run::start(AGENT, &output);
+    run.wait_for_talk("sessions running").await;
+    run.signal(Signal::SIGINT);
+    let ended = run.end().await;
+    assert_eq!(ended.code, Some(130), "{}", ended.talk);
+    assert!(ended.talk.contains("goes on from here"), "{}", ended.talk);
+    let ended = Run::start(AGENT, &output).end().await;
+    assert_eq!(ended.code, Some(0), "{}", ended.talk);
+    run::verify(&output).await;
+}
+
+#[tokio::test]
+async fn any_process_may_be_killed() {
+    for victim in [
+        "router",
+        "driver",
+        "simulate-engine",
+        "agent launch",
+        "agent exec",
+        "rollout_host",
+    ] {
+        let home = tempdir();
+        let output = home.path().join("out");
+        let mut run = Run::start(AGENT, &output);
+        run.wait_for_talk("sessions running").await;
+        run.kill_child(victim).await;
+        let ended = run.end().await;
+        assert_eq!(
+            ended.code,
+            Some(0),
+            "{victim} was killed:\n{}\n{}",
+            ended.talk,
+            run::logs(&output)
+        );
+        run::verify(&output).await;
+    }
+}
+
+#[tokio::test]
+async fn a_directory_belongs_to_one_job() {
+    let home = tempdir();
+    let output = home.path().join("out");
+    assert_eq!(Run::start(MATH, &output).end().await.code, Some(0));
+    let ended = Run::start(AGENT, &output).end().await;
+    assert_eq!(ended.code, Some(1));
+    assert!(
+        ended
+            .talk
+            .contains("is the output of job default/math, not of default/two-turns"),
+        "{}",
+        ended.talk
+    );
+}
+
+#[tokio::test]
+async fn a_finished_job_stays_finished() {
+    let home = tempdir();
+    let output = home.path().join("out");
+    assert_eq!(Run::start(MATH, &output).end().await.code, Some(0));
+    let before = std::fs::read(output.join("samples-0.jsonl")).unwrap();
+    assert_eq!(Run::start(MATH, &output).end().await.code, Some(0));
+    assert_eq!(
+        std::fs::read(output.join("samples-0.jsonl")).unwrap(),
+        before
+    );
+}
+
+#[tokio::test]
+async fn nothing_outlives_a_killed_run() {
+    let home = tempdir();
+    let output = home.path().join("out");
+    let mut run = Run::start(AGENT, &output);
+    run.wait_for_talk("sessions running").await;
+    let children = run.descendants();
+    assert!(children.len() > 6, "{children:?}");
+    run.kill(Signal::SIGKILL).await;
+    run::until(Duration::from_secs(150), "all children are gone", || {
+        children
+            .iter()
+            .all(|pid| !Path::new(&format!("/proc/{pid}")).exists() || run::is_zombie(*pid))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_wrong_manifest_is_refused_before_anything_starts() {
+    let home = tempdir();
+    let output = home.path().join("out");
+    let manifest = home.path().join("job.yaml");
+    let text = std::fs::read_to_string(MATH)
+        .unwrap()
+        .replace("batchSize: 12", "batchSize: 2");
+    std::fs::write(&manifest, text).unwrap();
+    let ended = Run::start(manifest.to_str().unwrap(), &output).end().await;
+    assert_eq!(ended.code, Some(1));
+    assert!(
+        ended.talk.contains("spec.rollout.overSampling"),
+        "{}",
+        ended.talk
+    );
+    assert!(!output.exists());
+}

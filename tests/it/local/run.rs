@@ -1,0 +1,218 @@
+//! A run of the command, watched from outside.
+
+use std::{
+    fs,
+    path::Path,
+    process::Stdio,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    process::{Child, Command},
+    task::JoinHandle,
+    time::timeout,
+};
+
+/// Manifest of a two-turn agent on the standard library.
+pub(super) const AGENT: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/fixtures/local/agent.yaml"
+);
+
+const OPERATOR: &str = env!("CARGO_BIN_EXE_rollout-operator");
+
+/// Bound on one run; generous, since machines are shared.
+const LIMIT: Duration = Duration::from_secs(240);
+
+pub(super) struct Run {
+    child: Child,
+    pid: i32,
+    talk: Arc<Mutex<String>>,
+    reader: JoinHandle<()>,
+}
+
+pub(super) struct Ended {
+    pub(super) code: Option<i32>,
+    pub(super) talk: String,
+}
+
+impl Run {
+    pub(super) fn start(manifest: &str, output: &Path) -> Self {
+        let mut child = Command::new(OPERATOR)
+            .args(["local", manifest, "--output"])
+            .arg(output)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the command starts");
+        let pid = i32::try_from(child.id().expect("it runs")).expect("a pid");
+        let stderr = child.stderr.take().expect("standard error");
+        let talk = Arc::new(Mutex::new(String::new()));
+        let heard = Arc::clone(&talk);
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "ends with the child's standard error"
+        )]
+        let reader = tokio::spawn(async move {
+            let mut lines = BufReader::new(stderr).lines();
+            while let Ok(Some(line)) = lines.next_line().await {
+                heard.lock().push_str(&(line + "\n"));
+            }
+        });
+        Self {
+            child,
+            pid,
+            talk,
+            reader,
+        }
+    }
+
+    pub(super) async fn wait_for_talk(&mut self, text: &str) {
+        let talk = Arc::clone(&self.talk);
+        until(LIMIT, text, || talk.lock().contains(text)).await;
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid), signal).expect("the signal is sent");
+    }
+
+    pub(super) async fn kill(mut self, signal: Signal) {
+        self.signal(signal);
+        timeout(LIMIT, self.child.wait())
+            .await
+            .expect("it ends")
+            .expect("it is waited for");
+    }
+
+    pub(super) async fn end(mut self) -> Ended {
+        let status = timeout(LIMIT, self.child.wait()).await;
+        let talk = || self.talk.lock().clone();
+        let status = status
+            .unwrap_or_else(|_| panic!("it did not end within {LIMIT:?}:\n{}", talk()))
+            .expect("waited");
+        drop(timeout(Duration::from_secs(5), &mut self.reader).await);
+        Ended {
+            code: status.code(),
+            talk: self.talk.lock().clone(),
+        }
+    }
+
+    pub(super) fn descendants(&self) -> Vec<i32> {
+        let mut found = vec![self.pid];
+        let parents = processes();
+        let mut next = 0;
+        while next < found.len() {
+            let parent = found[next];
+            found.extend(
+                parents
+                    .iter()
+                    .filter(|(_, of)| *of == parent)
+                    .map(|(pid, _)| *pid),
+            );
+            next += 1;
+        }
+        found.split_off(1)
+    }
+
+    /// SIGKILL to the first descendant whose command line has `text`.
+    pub(super) async fn kill_child(&mut self, text: &str) {
+        let find = || {
+            self.descendants()
+                .into_iter()
+                .find(|pid| command_line(*pid).contains(text))
+        };
+        until(Duration::from_secs(60), text, || find().is_some()).await;
+        if let Some(pid) = find() {
+            kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it is killed");
+        }
+    }
+}
+
+fn processes() -> Vec<(i32, i32)> {
+    let entries = fs::read_dir("/proc").expect("/proc").flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter_map(|pid| Some((pid, stat(pid)?.1))).collect()
+}
+
+/// State and parent of a process.
+fn stat(pid: i32) -> Option<(String, i32)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = text.rsplit_once(')')?.1.split_whitespace();
+    Some((fields.next()?.to_owned(), fields.next()?.parse().ok()?))
+}
+
+pub(super) fn is_zombie(pid: i32) -> bool {
+    stat(pid).is_none_or(|(state, _)| state == "Z")
+}
+
+fn command_line(pid: i32) -> String {
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).replace('\0', " ")
+}
+
+/// Polls a condition until it holds, within a deadline.
+pub(super) async fn until(limit: Duration, what: &str, holds: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < limit, "not within {limit:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+pub(super) async fn verify(output: &Path) {
+    let output = Command::new(OPERATOR)
+        .args(["samples", "verify"])
+        .arg(output)
+        .output()
+        .await
+        .expect("verify runs");
+    assert!(
+        output.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+pub(super) fn rows(output: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(output.join("samples-0.jsonl")).expect("the samples are there");
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("a row is JSON"))
+        .collect()
+}
+
+pub(super) fn last_word(output: &Path) -> Value {
+    let text =
+        fs::read_to_string(output.join(".rollout/last-word.json")).expect("there is a last word");
+    serde_json::from_str(&text).expect("it is JSON")
+}
+
+pub(super) fn logs(output: &Path) -> String {
+    let entries = fs::read_dir(output.join(".rollout/logs"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    entries
+        .map(|entry| {
+            format!(
+                "--- {}\n{}",
+                entry.path().display(),
+                fs::read_to_string(entry.path()).unwrap_or_default()
+            )
+        })
+        .collect()
+}
+
+pub(super) fn tempdir() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary directory")
+}
