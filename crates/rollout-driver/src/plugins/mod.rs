@@ -31,6 +31,7 @@ use connection::{Connection, MAX_LINE_BYTES};
 
 /// How often a call is sent when the host ends in the middle of it.
 const MAX_SENDS: u32 = 2;
+const PING: &[u8] = b"{\"id\": 0, \"call\": \"ping\"}\n";
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -140,7 +141,8 @@ impl PluginClient {
             let was_reused = reused.is_some();
             let mut connection = match reused {
                 Some(connection) => connection,
-                None => self.connect(outage).await,
+                None if sends == 0 => self.connect(outage).await,
+                None => self.connect_alive(outage).await,
             };
             match connection.exchange(line).await {
                 Ok(answer) => {
@@ -185,6 +187,18 @@ impl PluginClient {
             }
             sleep(pause).await;
             pause = LONGEST_PAUSE.min(pause * 2);
+        }
+    }
+
+    /// Connects to a host that answers: one that is about to end may still accept connections.
+    async fn connect_alive(&self, outage: &mut Option<io::Error>) -> Connection {
+        loop {
+            let mut connection = self.connect(outage).await;
+            match connection.exchange(PING).await {
+                Ok(_) => return connection,
+                Err(error) => *outage = Some(error),
+            }
+            sleep(FIRST_PAUSE).await;
         }
     }
 }
