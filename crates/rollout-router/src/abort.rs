@@ -12,6 +12,7 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::engines::{Engine, Upstream};
@@ -37,9 +38,13 @@ pub(crate) struct Aborter {
     pub(crate) upstream: Upstream,
     pub(crate) flights: Arc<Flights>,
     pub(crate) tasks: TaskTracker,
+    pub(crate) stopping: CancellationToken,
     pub(crate) repeat: Duration,
     pub(crate) orphan: Duration,
 }
+
+/// How long a request is aborted again and again.
+const LONGEST: Duration = Duration::from_secs(3_600);
 
 struct Target {
     sent: Sent,
@@ -63,12 +68,26 @@ impl Aborter {
 
     /// Aborts requests that nobody waits for.
     pub(crate) fn abort_in_background(&self, sent: Vec<Sent>) {
+        self.abort_later(sent, self.orphan);
+    }
+
+    /// Goes on aborting what a fence could not end in its time: a request at the gate of a paused engine would else run when the
+    /// engine continues.
+    pub(crate) fn keep_aborting(&self, sent: Vec<Sent>) {
+        let mut open = sent;
+        open.retain(|sent| self.flights.is_open(sent.number));
+        self.abort_later(open, LONGEST);
+    }
+
+    fn abort_later(&self, sent: Vec<Sent>, within: Duration) {
         if sent.is_empty() {
             return;
         }
         let aborter = self.clone();
+        let stopping = self.stopping.clone();
         self.tasks.spawn(async move {
-            aborter.abort_until_ended(sent, aborter.orphan).await;
+            let aborts = aborter.abort_until_ended(sent, within);
+            stopping.run_until_cancelled(aborts).await;
         });
     }
 

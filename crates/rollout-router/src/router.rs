@@ -56,10 +56,12 @@ impl Router {
         let upstream = Upstream::new(&config);
         let flights = Arc::new(Flights::default());
         let tasks = TaskTracker::new();
+        let stopping = CancellationToken::new();
         let aborter = Aborter {
             upstream: upstream.clone(),
             flights: Arc::clone(&flights),
             tasks: tasks.clone(),
+            stopping: stopping.clone(),
             repeat: config.times.abort_repeat,
             orphan: config.times.orphan,
         };
@@ -73,7 +75,7 @@ impl Router {
             sessions: Sessions::new(config.limits),
             jobs: Jobs::default(),
             metrics: Metrics::new(),
-            stopping: CancellationToken::new(),
+            stopping,
             advertised,
             engines,
             upstream,

@@ -55,7 +55,9 @@ pub(crate) async fn fence(inner: &Arc<Inner>, body: &[u8]) -> Result<Response<Bo
     for (_, job) in inner.jobs.all() {
         job.work.notify_waiters();
     }
-    let engines = inner.aborter.abort_until_ended(sent, deadline).await;
+    let aborts = inner.aborter.abort_until_ended(sent.clone(), deadline);
+    let engines = aborts.await;
+    inner.aborter.keep_aborting(sent);
     inner.metrics.fence(started.elapsed());
     json(&FenceReport {
         sessions,

@@ -142,9 +142,30 @@ impl Bed {
         created["session_id"].as_str().unwrap().to_owned()
     }
 
+    /// The requests of a session as the engine got them.
+    pub(crate) async fn engine_requests(&self, session: &str) -> Vec<Value> {
+        let path = format!("/sessions/{session}");
+        let story = self.control().get(&path).await.ok();
+        let records = story["records"].as_array().unwrap().clone();
+        records
+            .into_iter()
+            .map(|record| record["request"].clone())
+            .collect()
+    }
+
     pub(crate) async fn chat(&self, session: &str, body: Value) -> Answer {
         let path = format!("/sessions/{session}/v1/chat/completions");
         self.agent().post(&path, body).await
+    }
+
+    /// A streamed chat whose head has come.
+    pub(crate) async fn chat_stream(&self, session: &str, body: Value) -> Pieces {
+        let request = Request::post(format!("/sessions/{session}/v1/chat/completions"))
+            .body(Full::new(Bytes::from(body.to_string())))
+            .unwrap();
+        let response = self.router.agents_service().respond(request).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        Pieces(response.into_body())
     }
 
     pub(crate) async fn samples(&self, session: &str, body: Value) -> Collected {
@@ -156,6 +177,16 @@ impl Bed {
             sample.validate().unwrap();
         }
         collected
+    }
+}
+
+/// A body piece by piece.
+pub(crate) struct Pieces(rollout_router::Body);
+
+impl Pieces {
+    pub(crate) async fn next(&mut self) -> Option<String> {
+        let frame = self.0.frame().await?.unwrap();
+        Some(String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap())
     }
 }
 
@@ -213,18 +244,57 @@ impl Client {
     }
 }
 
+/// A router that serves on sockets.
+pub(crate) struct Served {
+    pub(crate) agents: std::net::SocketAddr,
+    pub(crate) control: std::net::SocketAddr,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) ended: tokio::task::JoinHandle<()>,
+}
+
+impl Served {
+    pub(crate) async fn start(router: &Router) -> Self {
+        let listeners = rollout_router::Listeners {
+            agents: TcpListener::bind("127.0.0.1:0").await.unwrap(),
+            control: TcpListener::bind("127.0.0.1:0").await.unwrap(),
+        };
+        let agents = listeners.agents.local_addr().unwrap();
+        let control = listeners.control.local_addr().unwrap();
+        let cancel = CancellationToken::new();
+        let (serving, token) = (router.clone(), cancel.clone());
+        let ended = TaskTracker::new().spawn(async move {
+            serving.serve(listeners, token).await.unwrap();
+        });
+        Self {
+            agents,
+            control,
+            cancel,
+            ended,
+        }
+    }
+}
+
+/// The bytes of a request.
+pub(crate) fn raw_post(path: &str, body: &Value) -> String {
+    let body = body.to_string();
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: router\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
 pub(crate) fn user(text: &str) -> Value {
     json!({"role": "user", "content": text})
 }
 
-/// Waits until a condition holds, for at most 30 seconds.
+/// Waits until a condition holds, for at most two minutes.
 pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {
     let wait = async {
         while !condition() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    if tokio::time::timeout(Duration::from_secs(30), wait)
+    if tokio::time::timeout(Duration::from_secs(120), wait)
         .await
         .is_err()
     {
