@@ -54,7 +54,7 @@ impl Simulator {
             max_prefill_tokens: MAX_PREFILL_TOKENS,
         };
         let server = &config.server;
-        let served = server
+        let name = server
             .served_model_name
             .as_ref()
             .unwrap_or(&server.model_path);
@@ -64,7 +64,7 @@ impl Simulator {
             limits,
             &server.weight_version,
             &server.model_path,
-            served,
+            name,
         );
         // models pad their vocabulary
         let vocab_size = tokenizer.vocab_size().next_multiple_of(64);

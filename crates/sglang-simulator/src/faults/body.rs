@@ -15,9 +15,11 @@ pub(crate) fn cut(body: Body) -> Body {
             .map(|bytes| bytes.slice(..bytes.len() / 2))
             .map_err(std::io::Error::other)
     });
-    let end = futures_util::stream::iter([Err(std::io::Error::from(
-        std::io::ErrorKind::ConnectionReset,
-    ))]);
+    let end = futures_util::stream::once(async {
+        // what is written already leaves first
+        tokio::task::yield_now().await;
+        Err(std::io::ErrorKind::ConnectionReset.into())
+    });
     Body::from_stream(frames.chain(end))
 }
 
@@ -68,13 +70,15 @@ fn spoil(value: &mut Value, kind: FaultKind) {
     match value {
         Value::Object(fields) => {
             if kind == FaultKind::MissingIds {
-                IDS.iter().for_each(|key| {
-                    fields.shift_remove(*key);
-                });
+                for key in IDS {
+                    fields.shift_remove(key);
+                }
             } else if let Some(count) = fields.get("completion_tokens").and_then(Value::as_u64) {
                 fields["completion_tokens"] = Value::from(count + 1);
             }
-            fields.values_mut().for_each(|field| spoil(field, kind));
+            for field in fields.values_mut() {
+                spoil(field, kind);
+            }
         }
         Value::Array(items) => items.iter_mut().for_each(|item| spoil(item, kind)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}

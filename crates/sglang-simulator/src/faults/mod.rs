@@ -141,7 +141,9 @@ impl Faults {
             seed,
             rules: Vec::new(),
         };
-        faults.into_iter().for_each(|fault| set.add(fault));
+        for fault in faults {
+            set.add(fault);
+        }
         set
     }
 

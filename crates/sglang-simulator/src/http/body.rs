@@ -49,10 +49,17 @@ impl Place {
     pub(super) fn invalid(&self, problems: &[Problem]) -> ApiError {
         let count = problems.len();
         let noun = if count == 1 { "error" } else { "errors" };
-        let lines: String = problems
+        let lines: Vec<_> = problems
             .iter()
-            .map(|problem| format!("  {}\n", problem.0))
+            .map(|problem| {
+                format!(
+                    "  {}
+",
+                    problem.0
+                )
+            })
             .collect();
+        let lines = lines.concat();
         let list: Vec<_> = problems.iter().map(|problem| problem.0.as_str()).collect();
         ApiError::Validation(format!(
             "{count} validation {noun}:\n{lines}\n  File \"{FILE}\", line {}, in {}\n    POST {} [{}]",

@@ -30,6 +30,7 @@ const PLACE: Place = Place {
 const DEFAULT_MAX_TOKENS: i64 = 16;
 
 #[derive(Debug, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of the wire")]
 struct CompletionRequest {
     model: Option<String>,
     prompt: Prompt,
@@ -89,7 +90,7 @@ async fn answer(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
     generate::warm_up(&app, &prepared).await?;
     let (tickets, options) = generate::submit(&app, prepared, wanted.stream)?;
     if wanted.stream {
-        return Ok(stream(app, wanted, tickets, options));
+        return Ok(stream(&app, &wanted, tickets, options));
     }
     let prompts: Vec<_> = tickets
         .iter()
@@ -257,8 +258,8 @@ fn legacy_logprobs(lists: &Logprobs, from: usize) -> Value {
 }
 
 fn stream(
-    app: Arc<App>,
-    wanted: CompletionRequest,
+    app: &Arc<App>,
+    wanted: &CompletionRequest,
     tickets: Vec<Ticket>,
     options: Vec<AnswerOptions>,
 ) -> Response {

@@ -207,9 +207,9 @@ async fn update_from_disk(
     app.engine
         .update(abort_first, |weights| {
             weights.set_model_path(path);
-            version
-                .iter()
-                .for_each(|version| weights.set_version(version));
+            if let Some(version) = version {
+                weights.set_version(version);
+            }
             if flush && !weights.flush() {
                 tracing::warn!("the cache was not flushed: requests are in flight");
             }
@@ -231,9 +231,9 @@ async fn update_in_place(app: &Arc<App>, fields: &Map<String, Value>) -> Respons
     let flushed = app
         .engine
         .update(flag(fields, "abort_all_requests", false), |weights| {
-            version
-                .iter()
-                .for_each(|version| weights.set_version(version));
+            if let Some(version) = version {
+                weights.set_version(version);
+            }
             !flush || weights.flush()
         })
         .await;

@@ -8,6 +8,7 @@ mod generate;
 mod health;
 mod in_flight;
 mod info;
+mod limits;
 mod loads;
 mod metrics;
 mod panel;

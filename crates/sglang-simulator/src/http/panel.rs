@@ -60,7 +60,9 @@ async fn add_faults(app: &App, request: Request) -> Response {
         return refuse(problem);
     }
     let mut set = app.faults.lock();
-    faults.into_iter().for_each(|fault| set.add(fault));
+    for fault in faults {
+        set.add(fault);
+    }
     reply::ok(&set.report())
 }
 

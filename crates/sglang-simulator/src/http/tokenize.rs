@@ -1,5 +1,6 @@
 //! `/tokenize` and `/detokenize`.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use axum::extract::Request;
@@ -22,8 +23,8 @@ const DETOKENIZE: Place = Place {
     line: 0,
 };
 
-fn refuse(message: impl ToString) -> ApiError {
-    ApiError::OpenAi(message.to_string(), "BadRequestError")
+fn refuse(message: impl Display) -> ApiError {
+    ApiError::OpenAi(format!("{message}"), "BadRequestError")
 }
 
 /// Text, texts, or messages to ids.

@@ -131,7 +131,7 @@ impl Language {
 
     /// The empty text.
     pub fn start(&self) -> Context {
-        Context(numbers::scramble(self.seed ^ 0x1a9_6u64))
+        Context(numbers::scramble(self.seed ^ 0x1a96))
     }
 
     /// The law at a temperature.

@@ -17,6 +17,7 @@ pub mod script;
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rollout_tokenizer::{Tokenizer, TokenizerError};
@@ -47,15 +48,16 @@ pub struct Ask<'a> {
 impl Ask<'_> {
     /// What was said so far.
     pub fn conversation(&self) -> &Conversation {
-        self.conversation.get_or_init(|| match self.messages {
-            Some(messages) => Conversation::of_messages(messages),
-            None => {
-                let text = self
+        self.conversation.get_or_init(|| {
+            if let Some(messages) = self.messages {
+                return Conversation::of_messages(messages);
+            }
+            Conversation::of_text(
+                &self
                     .tokenizer
                     .decode(self.prompt, false)
-                    .unwrap_or_default();
-                Conversation::of_text(&text)
-            }
+                    .unwrap_or_default(),
+            )
         })
     }
 }
@@ -108,7 +110,7 @@ pub struct Model {
     tokenizer: Arc<Tokenizer>,
     language: Language,
     asked: Mutex<HashMap<u64, u64>>,
-    unknown: std::sync::atomic::AtomicU64,
+    unknown: AtomicU64,
 }
 
 impl Model {
@@ -149,13 +151,13 @@ impl Model {
             tokenizer,
             language,
             asked: Mutex::default(),
-            unknown: std::sync::atomic::AtomicU64::new(0),
+            unknown: AtomicU64::new(0),
         })
     }
 
     /// Requests for which the oracle knew no problem, or the script no rule.
     pub fn unknown_requests(&self) -> u64 {
-        self.unknown.load(std::sync::atomic::Ordering::Relaxed)
+        self.unknown.load(Ordering::Relaxed)
     }
 
     /// Plans the output of a request.
@@ -247,14 +249,11 @@ impl Model {
             }
             Source::Script(rules, problems) => rules.reply(ask, problems),
         };
-        match text {
-            Some(text) => Said::Text(text),
-            None => {
-                self.unknown
-                    .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                Said::Drawn(Ends::ByChance)
-            }
+        if let Some(text) = text {
+            return Said::Text(text);
         }
+        self.unknown.fetch_add(1, Ordering::Relaxed);
+        Said::Drawn(Ends::ByChance)
     }
 }
 

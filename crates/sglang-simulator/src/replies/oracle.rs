@@ -51,10 +51,8 @@ fn wrong(label: &str, seed: u64) -> String {
             .saturating_add(i64::try_from(distance).unwrap_or(1))
             .to_string();
     }
-    if let (Ok(number), [letter]) = (label.parse::<char>(), label.as_bytes()) {
-        if number.is_ascii_uppercase() {
-            return char::from(b'A' + (letter - b'A' + 1) % 26).to_string();
-        }
+    if let [letter @ b'A'..=b'Z'] = label.as_bytes() {
+        return char::from(b'A' + (letter - b'A' + 1) % 26).to_string();
     }
     format!("not {label}")
 }

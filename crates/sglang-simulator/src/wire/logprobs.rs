@@ -37,6 +37,7 @@ impl LogprobOptions {
 
 /// The lists of `meta_info`, in their order.
 #[derive(Debug, Clone, Default, Serialize)]
+#[expect(clippy::struct_field_names, reason = "names of the wire")]
 pub(crate) struct Logprobs {
     pub(crate) input_token_logprobs: Vec<Triple>,
     pub(crate) output_token_logprobs: Vec<Triple>,

@@ -43,12 +43,16 @@ pub(crate) fn repr_str(text: &str) -> String {
                 shown.push('\\');
                 shown.push(c);
             }
-            c if c.is_control() => shown.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c if c.is_control() => shown.push_str(&escaped(c)),
             c => shown.push(c),
         }
     }
     shown.push(quote);
     shown
+}
+
+fn escaped(character: char) -> String {
+    format!("\\x{:02x}", u32::from(character))
 }
 
 #[cfg(test)]

@@ -73,3 +73,35 @@ pub(crate) async fn call(simulator: &Simulator, request: Request<Body>) -> Reply
         text: String::from_utf8(bytes.to_vec()).expect("text"),
     }
 }
+
+pub(crate) async fn delete(simulator: &Simulator, path: &str) -> Reply {
+    call(
+        simulator,
+        Request::delete(path)
+            .body(Body::empty())
+            .expect("a request"),
+    )
+    .await
+}
+
+/// A call whose answer may never come whole.
+pub(crate) async fn attempt(simulator: &Simulator, path: &str, body: Value) -> Option<Reply> {
+    let request = Request::post(path)
+        .header("content-type", "application/json")
+        .body(Body::from(body.to_string()))
+        .expect("a request");
+    let response = simulator
+        .router()
+        .oneshot(request)
+        .await
+        .expect("the router always answers");
+    if response.headers().contains_key("x-simulator-fault") {
+        return None;
+    }
+    let status = response.status().as_u16();
+    let bytes = response.into_body().collect().await.ok()?.to_bytes();
+    Some(Reply {
+        status,
+        text: String::from_utf8(bytes.to_vec()).expect("text"),
+    })
+}

@@ -1,6 +1,7 @@
 //! `/v1/chat/completions`.
 
 mod answer;
+mod prompt;
 mod request;
 mod stream;
 mod validate;
@@ -16,7 +17,8 @@ use super::generate;
 use super::reply::{self, ApiError};
 
 pub(super) use answer::{Facts, finish, metadata, usage};
-pub(super) use request::{DEFAULT_MODEL, render};
+pub(super) use prompt::render;
+pub(super) use request::DEFAULT_MODEL;
 
 const PLACE: Place = Place {
     path: "/v1/chat/completions",
@@ -54,7 +56,7 @@ async fn answer(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
     generate::warm_up(&app, &prepared).await?;
     let (tickets, options) = generate::submit(&app, prepared, chat.stream)?;
     if chat.stream {
-        return Ok(stream::response(app, chat, tickets, options));
+        return Ok(stream::response(&app, chat, tickets, options));
     }
     // the prompt ids are wanted here and not in the answers of `/generate`
     let prompt = tickets

@@ -1,8 +1,5 @@
 //! A chat request: what it says, and what it asks of the engine.
 
-use std::sync::Arc;
-
-use rollout_tokenizer::{ChatTemplateInput, sglang_tools};
 use serde_json::{Map, Number, Value};
 
 use super::BAD_REQUEST_ERROR;
@@ -19,6 +16,7 @@ pub(in crate::http) const DEFAULT_MODEL: &str = "default";
 
 /// A chat request whose types are right.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of the wire")]
 pub(super) struct ChatRequest {
     fields: Map<String, Value>,
     pub(super) stream: bool,
@@ -50,17 +48,6 @@ impl ChatRequest {
         Ok(chat)
     }
 
-    fn unsupported_content(&self) -> Option<&str> {
-        let parts = self
-            .messages()
-            .iter()
-            .filter_map(|message| message["content"].as_array())
-            .flatten();
-        parts
-            .filter_map(|part| part["type"].as_str())
-            .find(|kind| *kind != "text")
-    }
-
     /// More tokens than the context has can never be meant.
     fn check_limit(&self, app: &App) -> Result<(), ApiError> {
         let limit = self
@@ -81,50 +68,6 @@ impl ChatRequest {
         }
     }
 
-    /// The messages as the template sees them, and the text that continues the last one. An assistant message at the end is
-    /// continued when that is asked for, else taken for a user's.
-    fn rendered_messages(&self) -> (Vec<Value>, Option<String>) {
-        let mut messages = self.messages().to_vec();
-        let Some(last) = messages
-            .last_mut()
-            .filter(|last| last["role"] == "assistant")
-        else {
-            return (messages, None);
-        };
-        if self.flag("continue_final_message") {
-            let begun = last["content"].as_str().unwrap_or_default().to_owned();
-            messages.pop();
-            return (messages, Some(begun));
-        }
-        if last["tool_calls"].as_array().is_none_or(Vec::is_empty) {
-            last["role"] = "user".into();
-        }
-        (messages, None)
-    }
-
-    /// Arguments of earlier calls are JSON objects in a text.
-    fn check_calls(&self) -> Result<(), ApiError> {
-        let calls = self
-            .messages()
-            .iter()
-            .filter(|message| message["role"] == "assistant")
-            .filter_map(|message| message["tool_calls"].as_array())
-            .flatten();
-        for call in calls {
-            let Some(arguments) = call["function"]["arguments"].as_str() else {
-                continue;
-            };
-            let problem = match serde_json::from_str::<Value>(arguments) {
-                Ok(Value::Object(_)) => continue,
-                Ok(_) => "a JSON object",
-                Err(_) => "valid JSON",
-            };
-            let message = format!("Assistant tool call function.arguments must be {problem}.");
-            return Err(ApiError::OpenAi(message, "BadRequest"));
-        }
-        Ok(())
-    }
-
     fn check(&self) -> Result<(), ApiError> {
         let refuse = |message: &str| Err(ApiError::OpenAi(message.into(), BAD_REQUEST_ERROR));
         if self.messages().is_empty() {
@@ -138,14 +81,13 @@ impl ChatRequest {
         if self.forces_a_tool() && self.tools().is_empty() {
             return refuse("Tools cannot be empty if tool choice is set to required.");
         }
-        if let Some(name) = self.forced_tool_name() {
-            if !self
-                .tools()
+        let known = |name: &str| {
+            self.tools()
                 .iter()
                 .any(|tool| tool["function"]["name"] == name)
-            {
-                return refuse(&format!("Tool '{name}' not found in tools list."));
-            }
+        };
+        if let Some(name) = self.forced_tool_name().filter(|name| !known(name)) {
+            return refuse(&format!("Tool '{name}' not found in tools list."));
         }
         if !self.stream {
             return Ok(());
@@ -174,7 +116,7 @@ impl ChatRequest {
         self.fields.get(name).is_some_and(|value| value == false)
     }
 
-    fn get(&self, name: &str) -> Option<&Value> {
+    pub(super) fn get(&self, name: &str) -> Option<&Value> {
         self.fields.get(name).filter(|value| !value.is_null())
     }
 
@@ -286,36 +228,6 @@ impl ChatRequest {
         })
     }
 
-    /// Prompt ids: given, or rendered from the messages.
-    fn prompt(&self, app: &App) -> Result<Arc<[u32]>, ApiError> {
-        let refuse = |message: String| ApiError::OpenAi(message, BAD_REQUEST_ERROR);
-        if let Some(ids) = self.get("input_ids") {
-            let ids: Vec<u32> =
-                serde_json::from_value(ids.clone()).map_err(|error| refuse(error.to_string()))?;
-            return Ok(ids.into());
-        }
-        self.check_calls()?;
-        let kwargs = self
-            .get("chat_template_kwargs")
-            .and_then(Value::as_object)
-            .cloned()
-            .unwrap_or_default();
-        let with_tools = self
-            .get("tool_choice")
-            .is_none_or(|choice| choice != "none");
-        let tools = self.get("tools").filter(|_| with_tools);
-        let of_template = |message| ApiError::OpenAi(message, "BadRequest");
-        {
-            let (messages, begun) = self.rendered_messages();
-            let text = render(app, &Value::from(messages), tools, &kwargs).map_err(of_template)?;
-            let text = text + &begun.unwrap_or_default();
-            app.tokenizer
-                .encode(&text)
-                .map(Into::into)
-                .map_err(|error| of_template(error.to_string()))
-        }
-    }
-
     /// Checks everything and plans the outputs, one per sample.
     pub(super) fn prepare(&self, app: &App) -> Result<Vec<Prepared>, ApiError> {
         let refuse = |message: String| ApiError::OpenAi(message, BAD_REQUEST_ERROR);
@@ -387,25 +299,6 @@ impl ChatRequest {
                 .collect(),
         )
     }
-}
-
-/// Renders messages to text.
-pub(in crate::http) fn render(
-    app: &App,
-    messages: &Value,
-    tools: Option<&Value>,
-    kwargs: &Map<String, Value>,
-) -> Result<String, String> {
-    let rendered = sglang_tools(tools).and_then(|tools| {
-        let input = ChatTemplateInput {
-            messages,
-            tools: tools.as_ref(),
-            add_generation_prompt: true,
-            kwargs,
-        };
-        app.tokenizer.apply_chat_template(&input)
-    });
-    rendered.map_err(|error| error.to_string())
 }
 
 fn is_true(value: Option<&Value>) -> bool {

@@ -38,7 +38,7 @@ struct Head {
 }
 
 impl Head {
-    fn event(&self, choices: Value) -> Value {
+    fn event(&self, choices: &Value) -> Value {
         json!({
             "id": self.id,
             "object": "chat.completion.chunk",
@@ -51,7 +51,7 @@ impl Head {
 
 /// The answer.
 pub(super) fn response(
-    app: Arc<App>,
+    app: &Arc<App>,
     chat: ChatRequest,
     tickets: Vec<Ticket>,
     options: Vec<AnswerOptions>,
@@ -108,7 +108,7 @@ pub(super) fn response(
     let end = futures_util::stream::once(async move {
         let mut last = Vec::new();
         if chat.include_usage {
-            let mut event = head.event(json!([]));
+            let mut event = head.event(&json!([]));
             event["usage"] = answer::usage(usage.lock().iter().map(Facts::of));
             last.extend_from_slice(&reply::event(&event));
         }
@@ -141,7 +141,7 @@ impl Sample {
             if logprobs.is_some() {
                 self.logprobs_sent = chunk.output_ids.len();
             }
-            events.push(self.delta(&[field], logprobs.take()));
+            events.push(self.delta(&[field], logprobs.take().as_ref()));
         }
         for call in self.new_calls(&chunk.text) {
             events.push(self.delta(&[("tool_calls", json!([call]))], None));
@@ -156,12 +156,12 @@ impl Sample {
                 "finish_reason": reason,
                 "matched_stop": matched,
             }]);
-            events.push(reply::event(&self.head.event(choice)));
+            events.push(reply::event(&self.head.event(&choice)));
         }
         events
     }
 
-    fn delta(&self, fields: &[(&str, Value)], logprobs: Option<Value>) -> Bytes {
+    fn delta(&self, fields: &[(&str, Value)], logprobs: Option<&Value>) -> Bytes {
         let mut delta = Map::new();
         delta.insert("reasoning_content".into(), Value::Null);
         for (name, value) in fields {
@@ -174,7 +174,7 @@ impl Sample {
             "finish_reason": null,
             "matched_stop": null,
         }]);
-        reply::event(&self.head.event(choice))
+        reply::event(&self.head.event(&choice))
     }
 
     fn new_logprobs(&mut self, chunk: &Answer) -> Option<Value> {

@@ -1,6 +1,7 @@
 //! `/generate`.
 
 mod answer;
+mod prepared;
 mod request;
 mod stream;
 
@@ -16,7 +17,7 @@ use crate::engine::{Done, Submission, SubmitError, Ticket};
 use crate::wire::python;
 
 pub(super) use answer::{Answer, AnswerOptions, Meta, answer_of};
-pub(super) use request::{Prepared, demands_of, new_rid};
+pub(super) use prepared::{Prepared, demands_of, new_rid};
 pub(super) use stream::Chunks;
 
 const PLACE: Place = Place {
@@ -49,7 +50,7 @@ pub(super) async fn handle(app: Arc<App>, request: Request) -> Response {
         Err(error) => return refused(error, is_stream),
     };
     if is_stream {
-        return stream::response(app, tickets, options, is_batch);
+        return stream::response(&app, tickets, options, is_batch);
     }
     match collect(&app, tickets, &options).await {
         Ok(answers) if is_batch => reply::ok(&answers),

@@ -7,11 +7,10 @@ use serde::Deserialize;
 use serde::de::{self, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::{AnswerOptions, PLACE};
-use crate::engine::Submission;
+use super::PLACE;
+use super::prepared::{Prepared, demands_of, new_rid};
 use crate::http::App;
 use crate::http::reply::ApiError;
-use crate::replies::{Demands, ForcedText, Output, StopRules};
 use crate::wire::logprobs::LogprobOptions;
 use crate::wire::sampling::SamplingParams;
 use crate::wire::text::TextOptions;
@@ -123,56 +122,6 @@ fn without_position(error: &serde_json::Error) -> String {
         .map_or(text.clone(), |(text, _)| text.to_owned())
 }
 
-/// One output to generate, checked.
-#[derive(Debug)]
-pub(crate) struct Prepared {
-    pub(crate) rid: Arc<str>,
-    pub(crate) prompt: Arc<[u32]>,
-    pub(crate) output: Output,
-    pub(crate) logprobs: LogprobOptions,
-    pub(crate) text: TextOptions,
-    pub(crate) return_prompt_token_ids: bool,
-    /// It is the first of several samples of its prompt.
-    pub(crate) leads_samples: bool,
-}
-
-impl Prepared {
-    /// The request that only computes the prompt, in front of several samples.
-    pub(super) fn prefix_only(&self) -> Option<Submission> {
-        self.leads_samples.then(|| Submission {
-            rid: new_rid(),
-            prompt: self.prompt.clone(),
-            output: self.output.truncated(),
-            streaming: false,
-            cacheable: usize::MAX,
-        })
-    }
-
-    /// The engine's part and the answer's part.
-    pub(super) fn split(self, streaming: bool) -> (Submission, AnswerOptions) {
-        let cacheable = self.logprobs.prompt_from.unwrap_or(usize::MAX);
-        let options = AnswerOptions {
-            rid: self.rid.to_string(),
-            logprobs: self.logprobs,
-            text: self.text,
-            return_prompt_token_ids: self.return_prompt_token_ids,
-        };
-        let submission = Submission {
-            rid: self.rid,
-            prompt: self.prompt,
-            output: self.output,
-            streaming,
-            cacheable,
-        };
-        (submission, options)
-    }
-}
-
-/// A request id as SGLang makes them.
-pub(crate) fn new_rid() -> Arc<str> {
-    format!("{:032x}", rand::random::<u128>()).into()
-}
-
 impl GenerateRequest {
     pub(super) fn is_stream(&self) -> bool {
         self.stream.unwrap_or(false)
@@ -181,9 +130,8 @@ impl GenerateRequest {
     fn batch_size(&self) -> Option<usize> {
         match (&self.input_ids, &self.text) {
             (Some(TokenInputs::Batch(lists)), _) => Some(lists.len()),
-            (Some(TokenInputs::One(_)), _) => None,
             (None, Some(Inputs::Batch(texts))) => Some(texts.len()),
-            (None, _) => None,
+            (Some(TokenInputs::One(_)) | None, _) => None,
         }
     }
 
@@ -333,86 +281,5 @@ impl GenerateRequest {
             }
         }
         Ok(prepared)
-    }
-}
-
-/// What the parameters demand of the model.
-pub(crate) fn demands_of(
-    params: &SamplingParams,
-    stops: StopRules,
-    sample: usize,
-) -> Result<Demands, String> {
-    let forced_text = params
-        .json_schema
-        .as_deref()
-        .map(ForcedText::of_schema)
-        .transpose()?;
-    Ok(Demands {
-        sampling_seed: params.sampling_seed,
-        temperature: params.temperature(),
-        top_k: params.top_k.and_then(|top_k| usize::try_from(top_k).ok()),
-        sample,
-        forced_text,
-        forced_token: params.forced_token(),
-        stops,
-    })
-}
-
-/// SGLang keeps so many tokens of the context free.
-const RESERVED_TOKENS: usize = 6;
-
-impl App {
-    /// Longest prompt that the scheduler takes.
-    pub(crate) fn max_prompt(&self) -> usize {
-        self.context_length() - RESERVED_TOKENS
-    }
-
-    /// Checks prompt and output against the context length, and answers where the output ends.
-    pub(crate) fn check_lengths(
-        &self,
-        prompt: &[u32],
-        params: &SamplingParams,
-    ) -> Result<StopRules, String> {
-        let (given, context) = (prompt.len(), self.context_length());
-        if given == 0 {
-            return Err("The input is empty: give at least one token.".into());
-        }
-        if given >= context {
-            return Err(format!(
-                "The input ({given} tokens) is longer than the model's context length ({context} tokens)."
-            ));
-        }
-        let rules = params.stop_rules(context - given)?;
-        let wanted = rules.max_new_tokens;
-        let total = given.saturating_add(wanted);
-        if total > context {
-            return Err(format!(
-                "Requested token count exceeds the model's maximum context length of {context} tokens. You requested a total of \
-                 {total} tokens: {given} tokens from the input messages and {wanted} tokens for the completion. Please reduce the \
-                 number of tokens in the input messages or the completion to fit within the limit."
-            ));
-        }
-        if given > self.max_prompt() {
-            return Err(format!(
-                "Input length ({given} tokens) exceeds the maximum allowed length ({} tokens). Use a shorter input or enable \
-                 --allow-auto-truncate.",
-                self.max_prompt()
-            ));
-        }
-        Ok(rules)
-    }
-
-    /// A token id outside of the vocabulary ends the real server; so it does this one.
-    pub(crate) fn check_vocabulary(&self, prompt: &[u32]) -> Result<(), ApiError> {
-        match prompt.iter().find(|id| **id as usize >= self.vocab_size) {
-            None => Ok(()),
-            Some(id) => {
-                self.engine.die(&format!(
-                    "token id {id} is outside of the vocabulary of {}",
-                    self.vocab_size
-                ));
-                Err(ApiError::Dead)
-            }
-        }
     }
 }

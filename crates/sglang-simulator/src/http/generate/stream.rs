@@ -127,7 +127,7 @@ impl Chunks {
 
 /// The answer with all chunks of all outputs, as they come.
 pub(super) fn response(
-    app: Arc<App>,
+    app: &Arc<App>,
     tickets: Vec<Ticket>,
     options: Vec<AnswerOptions>,
     is_batch: bool,

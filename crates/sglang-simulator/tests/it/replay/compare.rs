@@ -50,7 +50,7 @@ impl Comparison<'_> {
             return self.differ("an answer where the real server closed the connection");
         }
         self.at("status", |this| {
-            this.values(&expected["status"], &json!(status))
+            this.values(&expected["status"], &json!(status));
         });
         for (name, value) in expected["headers"].as_object().into_iter().flatten() {
             let shown = match name.as_str() {
@@ -69,7 +69,7 @@ impl Comparison<'_> {
         if let Some(running) = expected.get("num_running_reqs") {
             let body: Value = serde_json::from_str(body).unwrap_or_default();
             return self.at("num_running_reqs", |this| {
-                this.values(running, &body["loads"][0]["num_running_reqs"])
+                this.values(running, &body["loads"][0]["num_running_reqs"]);
             });
         }
         if let Some(raw) = expected.get("sse_raw").and_then(Value::as_str) {
@@ -114,11 +114,10 @@ impl Comparison<'_> {
                     .is_some_and(|ids| ids.iter().all(Value::is_u64)),
                 _ => actual.is_string(),
             };
-            return if fits {
-                ()
-            } else {
-                self.differ(&format!("{actual} is of another type"))
-            };
+            if !fits {
+                self.differ(&format!("{actual} is of another type"));
+            }
+            return;
         }
         match (expected, actual) {
             (Value::Object(expected), Value::Object(actual)) => self.objects(expected, actual),

@@ -1,0 +1,82 @@
+//! One output that is to be generated: what the engine needs, and what the answer needs.
+
+use std::sync::Arc;
+
+use super::AnswerOptions;
+use crate::engine::Submission;
+use crate::replies::{Demands, ForcedText, Output, StopRules};
+use crate::wire::logprobs::LogprobOptions;
+use crate::wire::sampling::SamplingParams;
+use crate::wire::text::TextOptions;
+
+/// One output to generate, checked.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) rid: Arc<str>,
+    pub(crate) prompt: Arc<[u32]>,
+    pub(crate) output: Output,
+    pub(crate) logprobs: LogprobOptions,
+    pub(crate) text: TextOptions,
+    pub(crate) return_prompt_token_ids: bool,
+    /// It is the first of several samples of its prompt.
+    pub(crate) leads_samples: bool,
+}
+
+impl Prepared {
+    /// The request that only computes the prompt, in front of several samples.
+    pub(super) fn prefix_only(&self) -> Option<Submission> {
+        self.leads_samples.then(|| Submission {
+            rid: new_rid(),
+            prompt: self.prompt.clone(),
+            output: self.output.truncated(),
+            streaming: false,
+            cacheable: usize::MAX,
+        })
+    }
+
+    /// The engine's part and the answer's part.
+    pub(super) fn split(self, streaming: bool) -> (Submission, AnswerOptions) {
+        let cacheable = self.logprobs.prompt_from.unwrap_or(usize::MAX);
+        let options = AnswerOptions {
+            rid: self.rid.to_string(),
+            logprobs: self.logprobs,
+            text: self.text,
+            return_prompt_token_ids: self.return_prompt_token_ids,
+        };
+        let submission = Submission {
+            rid: self.rid,
+            prompt: self.prompt,
+            output: self.output,
+            streaming,
+            cacheable,
+        };
+        (submission, options)
+    }
+}
+
+/// A request id as SGLang makes them.
+pub(crate) fn new_rid() -> Arc<str> {
+    format!("{:032x}", rand::random::<u128>()).into()
+}
+
+/// What the parameters demand of the model.
+pub(crate) fn demands_of(
+    params: &SamplingParams,
+    stops: StopRules,
+    sample: usize,
+) -> Result<Demands, String> {
+    let forced_text = params
+        .json_schema
+        .as_deref()
+        .map(ForcedText::of_schema)
+        .transpose()?;
+    Ok(Demands {
+        sampling_seed: params.sampling_seed,
+        temperature: params.temperature(),
+        top_k: params.top_k.and_then(|top_k| usize::try_from(top_k).ok()),
+        sample,
+        forced_text,
+        forced_token: params.forced_token(),
+        stops,
+    })
+}
