@@ -6,6 +6,7 @@ samples are made of it. `abort` is called once per process when the rollout has 
 
 import ast
 import asyncio
+import functools
 import inspect
 import json
 import operator
@@ -14,6 +15,8 @@ import time
 import openai
 
 MAX_TURNS = 6
+TRIES = 10
+TRY_AGAIN_SECONDS = 1.0
 SYSTEM = "You solve word problems. Use the calculator for every calculation. Give the final answer in \\boxed{}."
 TOOLS = [
     {
@@ -38,14 +41,10 @@ async def run(base_url, prompt, request_kwargs=None, metadata=None):
     """Solves one problem and says how it went."""
     trial = _trials[base_url] = Trial()
     try:
-        async with openai.AsyncOpenAI(base_url=f"{base_url}/v1", api_key="unused", timeout=600) as client:
+        async with openai.AsyncOpenAI(base_url=f"{base_url}/v1", api_key="unused", timeout=600, max_retries=0) as client:
             exit_status = await _solve(trial, client, prompt, request_kwargs or {})
     except Stopped as stopped:
         exit_status = f"aborted: {stopped}"
-    except openai.APIStatusError as error:
-        if error.status_code != 410:  # 410: the rollout is closed, no further turn is taken
-            raise
-        exit_status = "closed"
     finally:
         del _trials[base_url]
     metrics = {"turns": trial.turns, "tool_calls": trial.tool_calls, "total_tool_time": trial.tool_seconds}
@@ -60,7 +59,7 @@ async def abort(args):
         for base_url, trial in list(_trials.items())
         if wanted is None or base_url.rsplit("/", 1)[-1] in wanted
     ]
-    told = {name: getattr(args, name, None) for name in ("rollout_id", "reason", "session_server_instance_id")}
+    told = {name: getattr(args, name, None) for name in ("rollout_id", "session_server_instance_id")}
     print(f"abort: told {json.dumps(told)}; {len(trials)} of {len(_trials)} trials end", flush=True)
     for trial in trials:
         trial.stop("the rollout has enough samples")
@@ -73,11 +72,13 @@ async def _solve(trial, client, prompt, request_kwargs):
     extra = {name: value for name, value in request_kwargs.items() if name not in known}
     messages = [{"role": "system", "content": SYSTEM}, *prompt]
     for _ in range(MAX_TURNS):
-        request = client.chat.completions.create(
-            model="default", messages=messages, tools=TOOLS, extra_body=extra, **options
+        ask = functools.partial(
+            client.chat.completions.create, model="default", messages=messages, tools=TOOLS, extra_body=extra, **options
         )
-        choice = (await trial.wait_for(request)).choices[0]
+        choice = (await _patiently(trial, ask)).choices[0]
         trial.turns += 1
+        if choice.finish_reason == "abort":
+            continue  # the engine broke off: half an answer is none, ask again
         messages.append(_as_sent(choice.message))
         if choice.finish_reason == "length":
             return "length"
@@ -86,6 +87,20 @@ async def _solve(trial, client, prompt, request_kwargs):
         for call in choice.message.tool_calls:
             messages.append({"role": "tool", "tool_call_id": call.id, "content": trial.use_tool(call.function)})
     return "turn_limit"
+
+
+async def _patiently(trial, ask):
+    """Asks until there is an answer. Like most agents this one cannot tell a refusal for now from one for good, so it waits and
+    tries again: a closed rollout ends it through `abort`, not through the refusals."""
+    for _ in range(TRIES - 1):
+        try:
+            return await trial.wait_for(ask())
+        except (openai.BadRequestError, openai.NotFoundError):
+            raise
+        except openai.APIError as error:
+            print(f"{type(error).__name__}: {error}; trying again", flush=True)
+        await trial.wait_for(asyncio.sleep(TRY_AGAIN_SECONDS))
+    return await trial.wait_for(ask())
 
 
 def _as_sent(message):

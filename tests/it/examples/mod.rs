@@ -146,7 +146,7 @@ async def main():
 asyncio.run(main())";
     let told = |rollout: &str, ended: &str| {
         json!(format!(
-            "abort: told {{\"rollout_id\": {rollout}, \"reason\": null, \"session_server_instance_id\": null}}; {ended} trials end"
+            "abort: told {{\"rollout_id\": {rollout}, \"session_server_instance_id\": null}}; {ended} trials end"
         ))
     };
     assert_eq!(
