@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsString,
-    io::{BufRead, BufReader, Read},
+    io::{self, BufRead, BufReader, Read},
     os::unix::process::ExitStatusExt,
     path::PathBuf,
     process::ExitCode,
@@ -137,12 +137,14 @@ struct Exec {
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::Launch(launch) => run_launcher(launch).await,
-        Command::Exec(exec) if exec.guarded => run_shim(exec).await,
+        // The first process of a container needs no guard: with it, everything else ends.
+        Command::Exec(exec) if exec.guarded || std::process::id() == 1 => run_shim(exec).await,
         Command::Exec(exec) => run_guard(&exec).await,
     }
 }
 
 async fn run_launcher(args: Launch) -> anyhow::Result<ExitCode> {
+    shim::hide_this_process().context("cannot hide the claim token")?;
     let stop = stop_on_signal()?;
     let claim_token = read_token(args.exit_with_stdin.then(|| stop.clone())).await?;
     let config = LauncherConfig {
@@ -192,8 +194,9 @@ async fn run_guard(args: &Exec) -> anyhow::Result<ExitCode> {
 async fn run_shim(args: Exec) -> anyhow::Result<ExitCode> {
     shim::guard_this_process().context("cannot become the reaper of the agent's processes")?;
     let stop = stop_on_signal()?;
-    // The guard holds the other end.
-    stop_with_stdin(&stop);
+    if args.guarded || args.exit_with_stdin {
+        stop_with_stdin(&stop);
+    }
     let agent = match (args.function, args.python) {
         (Some(path), Some(python)) => Agent::Function(Function {
             path,
@@ -279,7 +282,13 @@ async fn read_token(stop: Option<CancellationToken>) -> anyhow::Result<String> {
 
 fn wait_for_end(input: &mut impl Read, stop: &CancellationToken) {
     let mut buffer = [0; 1024];
-    while input.read(&mut buffer).is_ok_and(|length| length > 0) {}
+    loop {
+        match input.read(&mut buffer) {
+            Ok(0) => break,
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => break,
+            _ => {}
+        }
+    }
     stop.cancel();
 }
 

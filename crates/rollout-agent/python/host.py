@@ -21,9 +21,12 @@ def main() -> None:
     parser.add_argument("--parameters", metavar="FILE")
     options = parser.parse_args()
 
+    directory = os.path.dirname(os.path.abspath(__file__))
+    sys.path.insert(0, directory)  # with PYTHONSAFEPATH it is not there
     import rollout_host
 
-    rollout_host.install_path(os.path.dirname(os.path.abspath(__file__)), options.code)
+    rollout_host.install_path(directory, options.code)
+    del sys.argv[1:]  # the user's modules may have command lines of their own
     if options.function:
         from rollout_host import agents
 

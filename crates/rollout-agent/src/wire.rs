@@ -4,10 +4,16 @@ use std::{io, time::Duration};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
-use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::{
+    io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    sync::mpsc,
+};
 
 /// Longest line that is read, in bytes.
 pub const MAX_LINE: u64 = 64 * 1024 * 1024;
+
+/// Messages that are written at once.
+const MAX_BURST: usize = 256;
 
 /// What the shim runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -240,6 +246,26 @@ pub async fn read<T: DeserializeOwned>(
     serde_json::from_slice(&line)
         .map(Some)
         .map_err(io::Error::from)
+}
+
+/// Waits for a message to send, and takes what waits behind it. One write for all keeps a burst of sessions short.
+pub(crate) async fn next_burst<T: Serialize>(
+    messages: &mut mpsc::UnboundedReceiver<T>,
+) -> Option<Vec<u8>> {
+    let mut burst = Vec::new();
+    messages.recv_many(&mut burst, MAX_BURST).await;
+    let mut lines = Vec::new();
+    for message in &burst {
+        match serde_json::to_vec(message) {
+            Ok(mut line) => lines.append(&mut line),
+            Err(error) => {
+                tracing::error!(%error, "a message has no JSON form");
+                continue;
+            }
+        }
+        lines.push(b'\n');
+    }
+    (!burst.is_empty()).then_some(lines)
 }
 
 /// Writes one message.

@@ -20,6 +20,7 @@ from rollout_host import calls, channel, errors, output
 # How often a cancellation is repeated while a session does not end.
 INSIST_SECONDS = 0.05
 DEFAULT_GRACE_SECONDS = 0.5
+MAX_RESULT = 4 * 1024 * 1024
 
 _current_session = contextvars.ContextVar("rollout_session", default=None)
 
@@ -39,9 +40,11 @@ class _Session:
 class AgentHost:
     """The sessions of this process."""
 
-    def __init__(self, function, module, parameters, channel):
+    def __init__(self, function, module, accepted, parameters, channel):
         self._function = function
         self._module = module
+        # Names of the arguments that the function takes.
+        self._accepted = accepted
         self._parameters = parameters
         self._channel = channel
         self._sessions = {}
@@ -82,15 +85,15 @@ class AgentHost:
     async def _run(self, session):
         start = session.start
         offered = {
-            "base_url": start["base_url"],
-            "prompt": start.get("prompt"),
-            "request_kwargs": start.get("request_kwargs") or {},
-            "metadata": start.get("metadata") or {},
-            "args": self._args({}),
-            "resume": bool(start.get("resume")),
+            "base_url": lambda: start["base_url"],
+            "prompt": lambda: start.get("prompt"),
+            "request_kwargs": lambda: start.get("request_kwargs") or {},
+            "metadata": lambda: start.get("metadata") or {},
+            "args": lambda: self._args({}),
+            "resume": lambda: bool(start.get("resume")),
         }
         try:
-            keywords = calls.accepted(self._function, offered, by_name_only=("args", "resume"))
+            keywords = {name: offered[name]() for name in self._accepted}
             ended = _returned(await calls.call(self._function, **keywords))
         except asyncio.CancelledError:
             ended = {"exit_code": None, "error": None if session.stopping else "the agent cancelled itself"}
@@ -112,12 +115,14 @@ class AgentHost:
         message["log_tail"] = tail if tail and ended.get("exit_code") != 0 else None
         message.update(ended)
         try:
-            self._channel.send(message)
+            line = channel.encode(message)
+            problem = f"the agent returned {len(line)} bytes; the limit is {MAX_RESULT}" if len(line) > MAX_RESULT else None
         except (TypeError, ValueError) as error:
-            message["result"] = None
-            message["exit_code"] = 1
-            message["error"] = f"the agent returned what JSON cannot carry: {errors.message_of(error)}"
-            self._channel.send(message)
+            problem = f"the agent returned what JSON cannot carry: {errors.message_of(error)}"
+        if problem is not None:
+            message.update(result=None, exit_code=1, error=problem)
+            line = channel.encode(message)
+        self._channel.send_line(line)
 
     async def _stop(self, session_id, grace):
         session = self._sessions.get(session_id)
@@ -204,8 +209,7 @@ def _remember_task(loop, coroutine, **keywords):
 def _import(path):
     function, module = calls.load(path)
     offered = ("base_url", "prompt", "request_kwargs", "metadata", "args", "resume")
-    calls.accepted(function, dict.fromkeys(offered), by_name_only=("args", "resume"))
-    return function, module
+    return function, module, calls.accepted(function, offered, by_name_only=("args", "resume"))
 
 
 def _take_protocol():
@@ -236,12 +240,12 @@ def main(path, parameters_file):
                 parameters = json.load(file)
             if not isinstance(parameters, dict):
                 raise TypeError(f"{parameters_file} holds a {type(parameters).__name__}, not an object")
-        function, module = _import(path)
+        function, module, accepted = _import(path)
     except BaseException as error:  # SystemExit at import included
         connection.send({"type": "failed", "error": f"{path} cannot be loaded: {errors.traceback_of(error)}"})
         loop.run_until_complete(connection.flush())
         _end(1)
-    host = AgentHost(function, module, parameters, connection)
+    host = AgentHost(function, module, accepted, parameters, connection)
     serving = loop.create_task(host.serve())
     loop.add_signal_handler(signal.SIGTERM, serving.cancel)
     while not serving.done():

@@ -50,7 +50,7 @@ def is_async(function):
 
 
 def accepted(function, offered, by_name_only=()):
-    """Those of the offered keyword arguments that a function takes; an error when it needs one that is not offered.
+    """Names of the offered keyword arguments that a function takes; an error when it needs one that is not offered.
 
     Names in `by_name_only` are given only to a function that has a parameter of that name, not to one that takes `**kw`.
     """
@@ -68,7 +68,7 @@ def accepted(function, offered, by_name_only=()):
                 f"{getattr(function, '__qualname__', function)} needs the parameter {parameter.name!r}{only}; "
                 f"what it can get by keyword is {', '.join(offered)}"
             )
-    return {name: value for name, value in offered.items() if name in named or (keywords and name not in by_name_only)}
+    return {name for name in offered if name in named or (keywords and name not in by_name_only)}
 
 
 async def call(function, *positional, **keywords):

@@ -196,7 +196,7 @@ impl Life {
     fn shorten_drain(&mut self, until: Instant) {
         match &mut self.hook {
             Hook::Running { drain_until, .. } => {
-                *drain_until = Some(drain_until.map_or(until, |old| old.min(until)))
+                *drain_until = Some(drain_until.map_or(until, |old| old.min(until)));
             }
             Hook::Done(_) => self.cancel_no_later_than(until),
             Hook::NotAsked => {}

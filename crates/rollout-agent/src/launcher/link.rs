@@ -6,7 +6,7 @@ use std::{collections::HashMap, io, path::Path, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::{
-    io::BufReader,
+    io::{AsyncWriteExt, BufReader},
     net::{UnixListener, UnixStream},
     sync::{mpsc, oneshot, watch},
     task::JoinSet,
@@ -170,8 +170,8 @@ impl Link {
         self.shared.inner.lock().outbox = Some(outbox);
         self.shared.state.send_replace(ShimState::Loading);
         let writing = async {
-            while let Some(message) = inbox.recv().await {
-                match timeout(WRITE_TIMEOUT, wire::write(&mut write, &message)).await {
+            while let Some(lines) = wire::next_burst(&mut inbox).await {
+                match timeout(WRITE_TIMEOUT, write.write_all(&lines)).await {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => {
                         return tracing::warn!(%error, "the shim cannot be told anything");

@@ -22,6 +22,9 @@ use crate::wire::{Abort, AbortDone, Ended, Start, seconds};
 /// How long an events poll waits.
 const EVENTS_WAIT: Duration = Duration::from_secs(20);
 
+/// The first poll comes after the agent's first line: in a burst of sessions it would be in its way.
+const EVENTS_DELAY: Duration = Duration::from_millis(100);
+
 /// Pause after a failed call.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
@@ -50,6 +53,7 @@ pub(super) async fn run(pod: &Arc<Pod>, claim: Claim) -> bool {
     let session_id = claim.session_id.clone();
     let heartbeat = seconds(claim.heartbeat_seconds).max(Duration::from_millis(50));
     tracing::info!(session_id, "a session starts");
+    let mut running = pod.link.start(start_of(claim));
     let (events, mut inbox) = mpsc::channel(8);
     let mut watchers = JoinSet::new();
     watchers.spawn(watch_heartbeat(
@@ -64,7 +68,6 @@ pub(super) async fn run(pod: &Arc<Pod>, claim: Claim) -> bool {
         events.clone(),
     ));
     watchers.spawn(watch_stop(Arc::clone(pod), events.clone()));
-    let mut running = pod.link.start(start_of(claim));
     let mut ended: Option<Ended> = None;
     // Until the agent has ended and, when a hook was asked for, its report is there.
     while ended.is_none() || life.waits_for_hook() {
@@ -178,6 +181,7 @@ async fn watch_heartbeat(
 }
 
 async fn watch_events(pod: Arc<Pod>, session_id: String, events: mpsc::Sender<Event>) {
+    sleep(EVENTS_DELAY).await;
     loop {
         match pod.router.event(&session_id, EVENTS_WAIT).await {
             Ok(Some(abort)) => {

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::{private::PrivateDirectory, wire::Start};
 
 /// Largest result file, in bytes.
-const MAX_RESULT: u64 = 1024 * 1024;
+const MAX_RESULT: u64 = 4 * 1024 * 1024;
 
 /// A session's files; dropping it removes them.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl SessionFiles {
             .read_to_end(&mut text)
             .map_err(|error| problem(&error))?;
         if text.len() as u64 > MAX_RESULT {
-            return Err(problem(&"it is larger than 1 MiB"));
+            return Err(problem(&"it is larger than 4 MiB"));
         }
         if text.is_empty() {
             return Ok(None);

@@ -15,7 +15,7 @@ use std::{
 
 use nix::sys::signal::Signal;
 use tokio::{
-    io::BufReader,
+    io::{AsyncWriteExt, BufReader},
     net::UnixStream,
     process::{Child, Command},
     sync::mpsc,
@@ -170,8 +170,8 @@ async fn write_all(
     mut write: tokio::net::unix::OwnedWriteHalf,
     mut inbox: mpsc::UnboundedReceiver<FromLauncher>,
 ) {
-    while let Some(message) = inbox.recv().await {
-        if let Err(error) = wire::write(&mut write, &message).await {
+    while let Some(lines) = wire::next_burst(&mut inbox).await {
+        if let Err(error) = write.write_all(&lines).await {
             return tracing::debug!(%error, "the Python host does not read");
         }
     }

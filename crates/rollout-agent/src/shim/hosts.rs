@@ -293,7 +293,7 @@ impl Hosts {
             HostEvent::Said(FromShim::AbortDone(done)) => self.hook_done(id, &done),
             HostEvent::Said(FromShim::Stuck { .. }) => self.retire(id),
             HostEvent::Said(message) => {
-                tracing::debug!(?message, "a message of the Python host was ignored")
+                tracing::debug!(?message, "a message of the Python host was ignored");
             }
             HostEvent::Exited {
                 how,

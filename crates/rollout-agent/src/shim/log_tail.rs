@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn a_chunk_larger_than_the_ring_is_cut() {
         let mut tail = LogTail::default();
-        tail.push(&[b'x'; 3 * LIMIT]);
+        tail.push(&vec![b'x'; 3 * LIMIT]);
         assert_eq!(tail.text().unwrap().len(), LIMIT);
     }
 

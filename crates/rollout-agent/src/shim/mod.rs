@@ -19,7 +19,7 @@ mod processes;
 use std::{ffi::OsString, io, path::PathBuf, time::Duration};
 
 use tokio::{
-    io::BufReader,
+    io::{AsyncWriteExt, BufReader},
     net::UnixStream,
     sync::{mpsc, oneshot},
     task::JoinSet,
@@ -29,7 +29,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::{command::Commands, host::HostConfig, processes::Processes};
 pub use self::{
-    environment::base as clean_environment, guard::run_guarded, processes::guard_this_process,
+    environment::base as clean_environment,
+    guard::run_guarded,
+    processes::{guard_this_process, hide_this_process},
 };
 use crate::{
     echo::Echo,
@@ -251,8 +253,8 @@ impl Shim<'_> {
         let _ = self.requests.send(Request::Announce);
         let (requests, told) = (&self.requests, &mut self.told);
         let telling = async {
-            while let Some(message) = told.recv().await {
-                if wire::write(&mut write, &message).await.is_err() {
+            while let Some(lines) = wire::next_burst(told).await {
+                if write.write_all(&lines).await.is_err() {
                     return;
                 }
             }

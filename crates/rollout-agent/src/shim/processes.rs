@@ -39,14 +39,21 @@ pub(super) struct Process {
     zombie: bool,
 }
 
-/// Makes this process the one that orphans of the user's code fall to, and hides its memory and descriptors from them.
+/// Makes this process the one that orphans of the user's code fall to, and hides it from them.
 ///
 /// # Errors
 /// When the kernel refuses.
 pub fn guard_this_process() -> io::Result<()> {
     prctl::set_child_subreaper(true)?;
-    prctl::set_dumpable(false)?;
-    Ok(())
+    hide_this_process()
+}
+
+/// Hides this process's memory, environment and descriptors from other processes of its user.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn hide_this_process() -> io::Result<()> {
+    Ok(prctl::set_dumpable(false)?)
 }
 
 /// The processes that this shim started.

@@ -92,8 +92,8 @@ async fn a_result_file_that_is_no_result_is_the_agents_error() {
         ("echo 'not json' > $ROLLOUT_RESULT_FILE", "no JSON object"),
         ("echo '[1]' > $ROLLOUT_RESULT_FILE", "no JSON object"),
         (
-            "head -c 2000000 /dev/zero > $ROLLOUT_RESULT_FILE",
-            "larger than 1 MiB",
+            "head -c 5000000 /dev/zero > $ROLLOUT_RESULT_FILE",
+            "larger than 4 MiB",
         ),
         (
             "ln -s /etc/passwd $ROLLOUT_RESULT_FILE",

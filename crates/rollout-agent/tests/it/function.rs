@@ -79,3 +79,48 @@ async fn many_sessions_run_at_once_in_one_process() {
     processes.dedup();
     assert_eq!(processes.len(), 1);
 }
+
+#[tokio::test]
+async fn a_function_sees_the_users_environment_and_no_other() {
+    let router = FakeRouter::start().await;
+    let id = router.offer(offer());
+    let _pod = Pod::function(&router, ONE, "environment_agent.run");
+    let result = router.result(&id).await;
+    let seen = &result["metadata"];
+    assert_eq!(seen["given"], "by the user", "{result:#}");
+    assert_eq!(seen["foreign"], json!([]), "{result:#}");
+    assert_eq!(seen["arguments"], 1);
+    assert_eq!(seen["input"], "");
+}
+
+#[tokio::test]
+async fn an_installed_miles_is_used_instead_of_the_stand_ins() {
+    let code = tempfile::TempDir::new().unwrap();
+    let package = code.path().join("miles/utils");
+    std::fs::create_dir_all(&package).unwrap();
+    for directory in [package.parent().unwrap(), &package] {
+        std::fs::write(directory.join("__init__.py"), "").unwrap();
+    }
+    std::fs::write(
+        package.join("http_utils.py"),
+        "async def post(url, payload): return 'the real one'\n",
+    )
+    .unwrap();
+    let agent = "from miles.utils.http_utils import post\nasync def run(base_url):\n    return {'from': await post('', {})}\n";
+    std::fs::write(code.path().join("agent.py"), agent).unwrap();
+    let router = FakeRouter::start().await;
+    let id = router.offer(offer());
+    let _pod = Pod::function_in(&router, ONE, "agent.run", code.path());
+    assert_eq!(router.result(&id).await["metadata"]["from"], "the real one");
+}
+
+/// `multiprocessing` starts the host's entry again in the child.
+#[tokio::test]
+async fn an_agent_may_use_multiprocessing() {
+    let router = FakeRouter::start().await;
+    let id = router.offer(offer());
+    let _pod = Pod::function(&router, ONE, "multiprocessing_agent.run");
+    let result = router.result(&id).await;
+    assert_eq!(result["outcome"], "completed", "{result:#}");
+    assert_eq!(result["metadata"]["squares"], json!([0, 1, 4]));
+}

@@ -12,6 +12,7 @@ mod command;
 mod crash;
 mod function;
 mod hook;
+mod http_client;
 mod plugins;
 mod pod;
 mod process;

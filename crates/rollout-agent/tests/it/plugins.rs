@@ -33,7 +33,7 @@ struct Host {
 
 impl Host {
     fn start() -> Self {
-        Self::start_with(python(), Duration::from_secs(60))
+        Self::start_with(python(), Duration::from_mins(1))
     }
 
     fn start_with(python: PathBuf, unresponsive_after: Duration) -> Self {
@@ -397,7 +397,7 @@ async fn a_host_whose_event_loop_is_blocked_is_killed() {
 
 #[tokio::test]
 async fn an_interpreter_that_is_none_is_an_error_at_once() {
-    let mut missing = Host::start_with("/no/such/python".into(), Duration::from_secs(60));
+    let mut missing = Host::start_with("/no/such/python".into(), Duration::from_mins(1));
     let ended = timeout(PATIENCE, missing.supervisor.join_next())
         .await
         .unwrap();
@@ -405,7 +405,7 @@ async fn an_interpreter_that_is_none_is_an_error_at_once() {
         matches!(ended, Some(Ok(Err(PluginsError::Start { .. })))),
         "{ended:?}"
     );
-    let mut useless = Host::start_with("/bin/false".into(), Duration::from_secs(60));
+    let mut useless = Host::start_with("/bin/false".into(), Duration::from_mins(1));
     let ended = timeout(PATIENCE, useless.supervisor.join_next())
         .await
         .unwrap();

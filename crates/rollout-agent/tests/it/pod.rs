@@ -170,12 +170,14 @@ pub(crate) fn agents() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/agents")
 }
 
-/// The interpreter itself, not a script in front of it.
+/// The interpreter itself, not a script in front of it; `ROLLOUT_TEST_PYTHON` names another one.
 pub(crate) fn python() -> PathBuf {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON
         .get_or_init(|| {
-            let output = std::process::Command::new("python3")
+            let python =
+                std::env::var_os("ROLLOUT_TEST_PYTHON").unwrap_or_else(|| "python3".into());
+            let output = std::process::Command::new(python)
                 .args(["-c", "import sys; print(sys.executable)"])
                 .output();
             PathBuf::from(String::from_utf8(output.unwrap().stdout).unwrap().trim())

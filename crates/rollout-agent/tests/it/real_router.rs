@@ -155,8 +155,8 @@ async fn the_hook_is_counted_once_per_process_and_pods_end_when_the_rollout_is_c
         sessions_per_pod: 0,
     };
     let mut pods = [
-        rollout.pod(0, shape, "sync_hook_agent.run"),
-        rollout.pod(1, shape, "sync_hook_agent.run"),
+        rollout.pod(0, shape, "waiting_agent.run"),
+        rollout.pod(1, shape, "waiting_agent.run"),
     ];
     let until = tokio::time::Instant::now() + PATIENCE;
     loop {
@@ -186,7 +186,7 @@ async fn the_hook_is_counted_once_per_process_and_pods_end_when_the_rollout_is_c
         "{abort}"
     );
     for outcome in rollout.outcomes(4).await {
-        // A turn that the fence refused ends the agent by itself; the others are cancelled at the drain's end.
+        // They wait until they are cancelled, at the drain's end.
         assert_eq!(outcome["outcome"], "aborted", "{outcome:#}");
     }
     for pod in &mut pods {

@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use axum::{
@@ -32,7 +32,6 @@ struct Inner {
     queue: VecDeque<String>,
     offers: HashMap<String, Value>,
     claims: HashMap<String, String>,
-    claimed_at: HashMap<String, SystemTime>,
     results: HashMap<String, Vec<Value>>,
     heartbeats: HashMap<String, usize>,
     events: HashMap<String, Value>,
@@ -164,12 +163,6 @@ impl FakeRouter {
         .await
     }
 
-    /// Waits until a session has been claimed; answers when it was.
-    pub(crate) async fn claimed(&self, id: &str) -> SystemTime {
-        self.until("a claim", |inner| inner.claimed_at.get(id).copied())
-            .await
-    }
-
     /// Waits until so many chat requests have come.
     pub(crate) async fn chats(&self, count: usize) -> Vec<(String, Value)> {
         self.until("chat requests", |inner| {
@@ -244,7 +237,6 @@ async fn claim(
         };
     };
     inner.claims.insert(claim_id, id.clone());
-    inner.claimed_at.insert(id.clone(), SystemTime::now());
     let offer = inner.offers[&id].clone();
     drop(inner);
     shared.changed.notify_waiters();
