@@ -129,6 +129,11 @@ pub enum Record {
         /// Where its group waits, when it is taken again.
         requeue: Option<Requeue>,
     },
+    /// The data set's cursor was set: the ledger of an earlier attempt is gone, its output is not.
+    Cursor {
+        /// The next fresh group.
+        next_group: GroupIndex,
+    },
     /// A rung of the teardown ladder ended.
     Rung {
         /// The step.
@@ -295,6 +300,7 @@ impl Book {
                     self.queue(requeue.queue).push_back(requeue.entry);
                 }
             }
+            Record::Cursor { next_group } => self.next_group = *next_group,
             Record::Rung { report, .. } => self.rungs.push(report.clone()),
             Record::StepClosed { step } => {
                 self.step = step.next();

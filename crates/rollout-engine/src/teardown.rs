@@ -145,8 +145,8 @@ pub struct TeardownSummary {
     pub fenced_sessions: u64,
     /// Requests that were aborted at their engines.
     pub aborted_requests: u64,
-    /// What came of the hook.
-    pub hook: HookOutcome,
+    /// What came of the hook, once the ladder is past it.
+    pub hook: Option<HookOutcome>,
     /// How long the work in flight took to end: the agents' hook and the drain.
     pub drain_millis: u64,
     /// Time from the first rung's beginning to the last one's end.
@@ -168,9 +168,7 @@ impl TeardownSummary {
             sum.aborted_requests += report.aborted_requests;
             sum.millis += report.millis;
             sum.stragglers = sum.stragglers.max(report.stragglers);
-            if let Some(hook) = report.hook {
-                sum.hook = hook;
-            }
+            sum.hook = report.hook.or(sum.hook);
             match report.rung {
                 // The agents' hook and their drain are one.
                 Rung::Hook | Rung::Drain => sum.drain_millis += report.millis,

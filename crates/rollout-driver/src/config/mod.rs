@@ -85,6 +85,10 @@ pub fn seconds(value: f64) -> Duration {
     Duration::try_from_secs_f64(value).unwrap_or_default()
 }
 
+#[expect(
+    clippy::struct_field_names,
+    reason = "the names are the configuration's"
+)]
 #[derive(Debug, Clone, Deserialize)]
 struct File {
     job: JobIdentity,

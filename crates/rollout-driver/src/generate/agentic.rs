@@ -58,8 +58,8 @@ impl AgenticFn {
             Err(error) => {
                 return match error.fault() {
                     Fault::Closed => Generated::aborted(Vec::new(), 0),
-                    Fault::Request => Generated::rejected("session_refused", error),
-                    Fault::Server => Generated::infra(error.label(), error),
+                    Fault::Request => Generated::rejected("session_refused", &error),
+                    Fault::Server => Generated::infra(error.label(), &error),
                 };
             }
         };
@@ -76,17 +76,17 @@ impl AgenticFn {
         self.feed.forget(&id);
         let generated = match end {
             Some(SessionEnd::Lost(cause)) => {
-                Generated::infra(cause, "the session is gone with its router")
+                Generated::infra(cause, &"the session is gone with its router")
             }
             Some(SessionEnd::Outcome(outcome)) if outcome.outcome == OutcomeKind::InfraFailed => {
                 let problem = outcome.error.unwrap_or_else(|| "no reason given".into());
-                Generated::infra("session_infra_failed", problem)
+                Generated::infra("session_infra_failed", &problem)
             }
             Some(SessionEnd::Outcome(outcome)) => {
                 self.collect(&id, &input.sample, Some(&outcome)).await
             }
             None if cancelled => self.collect(&id, &input.sample, None).await,
-            None => Generated::infra("session_silent", "no outcome within its deadline"),
+            None => Generated::infra("session_silent", &"no outcome within its deadline"),
         };
         if let Err(error) = self.router.delete(&id).await {
             tracing::warn!(%error, session = %id, "a session was not deleted");

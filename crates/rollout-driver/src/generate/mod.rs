@@ -10,6 +10,7 @@ mod prompt;
 mod request_kwargs;
 mod single_turn;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,7 +70,7 @@ pub enum SessionTally {
 }
 
 impl Generated {
-    pub(crate) fn infra(cause: impl Into<String>, problem: impl ToString) -> Self {
+    pub(crate) fn infra(cause: impl Into<String>, problem: &dyn fmt::Display) -> Self {
         Self {
             samples: Vec::new(),
             end: SampleEnd::Infra {
@@ -80,7 +81,7 @@ impl Generated {
         }
     }
 
-    fn rejected(reason: &str, problem: impl ToString) -> Self {
+    fn rejected(reason: &str, problem: &dyn fmt::Display) -> Self {
         Self {
             samples: Vec::new(),
             end: SampleEnd::Rejected {
@@ -132,7 +133,7 @@ fn checked(generated: Generated) -> Generated {
         .iter()
         .find_map(|sample| sample.validate().err());
     match broken {
-        Some(error) => Generated::infra("invalid_sample", error),
+        Some(error) => Generated::infra("invalid_sample", &error),
         None => generated,
     }
 }

@@ -45,7 +45,7 @@ impl SingleTurnFn {
             cancel,
         } = input;
         let Some(prompt) = prompt else {
-            return Generated::rejected("no_prompt", PromptError::NoTokenizer);
+            return Generated::rejected("no_prompt", &PromptError::NoTokenizer);
         };
         let mut params = sampling_params(&self.sampling, slot);
         match self.budget(&sample, &prompt) {
@@ -71,8 +71,8 @@ impl SingleTurnFn {
             }
         };
         let tokens = output.ids.len() as u64;
-        if let Err(problem) = apply(&mut sample, &prompt, &reply, output) {
-            return Generated::infra("bad_reply", problem);
+        if let Err(problem) = apply(&mut sample, &prompt, &reply, &output) {
+            return Generated::infra("bad_reply", &problem);
         }
         finished(sample, tokens)
     }
@@ -183,12 +183,11 @@ fn apply(
     sample: &mut Sample,
     prompt: &Prompt,
     reply: &GenerateReply,
-    output: OutputTokens,
+    output: &OutputTokens,
 ) -> Result<(), String> {
     if sample.tokens.is_empty() {
         sample.tokens = match (prompt, &reply.prompt_token_ids) {
-            (Prompt::Ids(ids), _) => ids.clone(),
-            (Prompt::Text(_), Some(ids)) => ids.clone(),
+            (Prompt::Ids(ids), _) | (Prompt::Text(_), Some(ids)) => ids.clone(),
             (Prompt::Text(_), None) if output.ids.is_empty() => Vec::new(),
             (Prompt::Text(_), None) => {
                 return Err("the reply has no prompt_token_ids, though they were asked for".into());

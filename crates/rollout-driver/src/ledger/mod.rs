@@ -9,6 +9,8 @@
 //!
 //! **Caveats.** Never on a network file system: checked at the start.
 
+#[cfg(test)]
+mod full;
 mod load;
 mod open;
 mod schema;

@@ -141,8 +141,7 @@ fn network_kind(kind: FsType) -> Option<&'static str> {
     if kind == NFS_SUPER_MAGIC {
         return Some("NFS");
     }
-    let other = i64::try_from(kind.0).unwrap_or_default();
-    (kind == SMB_SUPER_MAGIC || CIFS.contains(&(other & 0xffff_ffff))).then_some("SMB")
+    (kind == SMB_SUPER_MAGIC || CIFS.contains(&(kind.0 & 0xffff_ffff))).then_some("SMB")
 }
 
 fn create(connection: &Connection, job: &JobIdentity, fingerprint: &str) -> rusqlite::Result<()> {

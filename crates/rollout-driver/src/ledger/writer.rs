@@ -288,6 +288,7 @@ fn apply_record(tx: &Transaction<'_>, record: &Record) -> rusqlite::Result<()> {
             }
             Ok(())
         }
+        Record::Cursor { next_group } => set(tx, "next_group", &next_group.to_string()),
         Record::Rung { step, report } => {
             let text = json(report)?;
             tx.prepare_cached("INSERT INTO rungs(step, report) VALUES (?1, ?2)")?

@@ -4,6 +4,8 @@
 //! connection. A router that restarts in place is waited for, up to a limit.
 
 mod outcomes;
+#[cfg(test)]
+mod tests;
 mod types;
 
 use std::time::Duration;

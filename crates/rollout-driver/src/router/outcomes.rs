@@ -114,7 +114,7 @@ impl OutcomeFeed {
     }
 
     /// Hands out a page; answers what to ask after next.
-    fn take_in(&self, page: OutcomePage, after: u64) -> u64 {
+    pub(super) fn take_in(&self, page: OutcomePage, after: u64) -> u64 {
         let mut feed = self.feed.lock();
         let now = page.session_server_instance_id;
         let restarted = feed.instance.as_ref().is_some_and(|known| *known != now);

@@ -92,17 +92,17 @@ impl Shell {
             },
             None => work.samples().cloned().collect(),
         };
-        let scorer = self.setup.scorer.clone();
+        let pool = self.setup.scorer.clone();
         let cancel = work.cancel.clone();
         let reports = self.setup.reports.clone();
         self.tasks.spawn(async move {
-            let scored = tokio::select! {
-                scored = scorer.score(samples) => scored,
+            let rewards = tokio::select! {
+                rewards = pool.score(samples) => rewards,
                 () = cancel.cancelled() => return,
             };
             drop(reports.send(match slot {
-                Some(slot) => Report::Scored(take, slot, scored),
-                None => Report::GroupScored(take, scored),
+                Some(slot) => Report::Scored(take, slot, rewards),
+                None => Report::GroupScored(take, rewards),
             }));
         });
     }
@@ -302,7 +302,7 @@ impl Drop for Owed {
         let generated = self
             .generated
             .take()
-            .unwrap_or_else(|| Generated::infra("driver_task", "the task ended without a result"));
+            .unwrap_or_else(|| Generated::infra("driver_task", &"the task ended without a result"));
         drop(
             self.reports
                 .send(Report::Generated(self.key, Box::new(generated))),

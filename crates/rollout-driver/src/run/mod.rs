@@ -5,6 +5,7 @@
 
 mod acts;
 mod filter;
+mod rebuild;
 mod report;
 mod rungs;
 mod scoring;

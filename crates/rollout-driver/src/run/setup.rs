@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rollout_engine::{Book, Engine};
+use rollout_engine::Engine;
 use tokio::sync::{Semaphore, mpsc};
 
 use super::filter::GroupFilter;
+use super::rebuild::rebuild;
 use super::report::Report;
 use super::rungs::{Climber, delete_all};
 use super::scoring::Scorer;
@@ -80,14 +81,17 @@ impl Opened {
         .map_err(DriverError::Client)?;
         let status = wait_for_router(&router, patience).await?;
         let Recovered {
-            book,
-            resumed: _,
+            mut book,
+            resumed,
             sessions,
             age,
         } = recovered;
         let left = delete_all(&router, sessions).await;
         if left > 0 {
             tracing::warn!(left, "sessions of an earlier process were not deleted");
+        }
+        if !resumed {
+            book = rebuild(Arc::clone(&output), Arc::clone(&ledger), &config).await?;
         }
         let client = config
             .plugin_socket
@@ -138,7 +142,7 @@ impl Opened {
         Ok(Setup {
             prompts: PromptMaker::new(config.tokenizer.as_ref(), &config.spec.dataset)?,
             generate: Arc::new(generate),
-            engine: Engine::resume(limits, restored(book)),
+            engine: Engine::resume(limits, book),
             scorer: Scorer {
                 rewards: Arc::new(rewards),
                 permits: Arc::new(Semaphore::new(REWARD_WORKERS)),
@@ -156,10 +160,6 @@ impl Opened {
             age,
         })
     }
-}
-
-fn restored(book: Book) -> Book {
-    book
 }
 
 async fn wait_for_router(

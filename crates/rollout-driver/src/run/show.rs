@@ -3,6 +3,7 @@
 use rollout_engine::TeardownSummary;
 use serde_json::{Map, Value, json};
 
+use super::rebuild::CURSOR;
 use super::shell::Shell;
 
 impl Shell {
@@ -45,10 +46,7 @@ impl Shell {
         put("teardown/drain_millis", json!(self.teardown.drain_millis));
         put("teardown/millis", json!(self.teardown.millis));
         put("teardown/stragglers", json!(self.teardown.stragglers));
-        put(
-            "cursor/next_group",
-            json!(self.setup.engine.book().next_group.0),
-        );
+        put(CURSOR, json!(self.setup.engine.book().next_group.0));
         metrics
     }
 }

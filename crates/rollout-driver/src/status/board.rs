@@ -172,7 +172,7 @@ impl Board {
             teardown: TeardownView {
                 fenced_sessions: teardown.fenced_sessions,
                 aborted_requests: teardown.aborted_requests,
-                hook: (progress.tearing_down || teardown.millis > 0).then_some(teardown.hook),
+                hook: teardown.hook,
                 drain_millis: teardown.drain_millis,
                 stragglers: teardown.stragglers,
                 unproven: teardown.unproven,

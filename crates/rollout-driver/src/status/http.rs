@@ -1,4 +1,4 @@
-//! `GET /status` with an ETag, and `GET /health`.
+//! `GET /status` with an `ETag`, and `GET /health`.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};

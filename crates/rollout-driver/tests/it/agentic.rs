@@ -37,7 +37,7 @@ async fn agents_make_samples_that_carry_their_reward_and_their_tool_time() {
         &pool,
         &json!({"sampling": {"minNewTokens": 1, "samplingSeed": 7}}),
     );
-    let agents = Agents::start(&pool, "sums", 2, |_| reward(0.5));
+    let agents = Agents::start(&pool, "sums", 2, |_, _| reward(0.5));
     let result = job.run().await.unwrap();
     assert_eq!(result.reason, Reason::TargetReached, "{}", job.last_word());
     let samples = job.samples(0);
@@ -76,7 +76,7 @@ async fn agents_make_samples_that_carry_their_reward_and_their_tool_time() {
 async fn a_policy_failure_is_a_result_with_its_cause_in_the_metadata() {
     let pool = Pool::start(vec![engine(&SUMS)]).await;
     let job = job(&pool, &json!({"reward": {"type": "Math"}}));
-    let _agents = Agents::start(&pool, "sums", 2, |_| Behaviour::Fail);
+    let _agents = Agents::start(&pool, "sums", 2, |_, _| Behaviour::Fail);
     let result = job.run().await.unwrap();
     assert_eq!(result.reason, Reason::TargetReached, "{}", job.last_word());
     for sample in job.samples(0) {
@@ -93,7 +93,7 @@ async fn a_policy_failure_is_a_result_with_its_cause_in_the_metadata() {
 async fn a_lost_pod_costs_a_refill_and_never_scores() {
     let pool = Pool::start(vec![engine(&SUMS)]).await;
     let job = job(&pool, &json!({}));
-    let _agents = Agents::start(&pool, "sums", 2, |n| {
+    let _agents = Agents::start(&pool, "sums", 2, |n, _| {
         if n == 1 {
             Behaviour::PodLost
         } else {
@@ -114,7 +114,7 @@ async fn an_agent_that_does_nothing_is_an_aborted_sample_that_the_filter_sees() 
         &pool,
         &json!({"rollout": {"batchSize": 1, "filter": {"type": "NoAborted"}}}),
     );
-    let _agents = Agents::start(&pool, "sums", 1, |n| {
+    let _agents = Agents::start(&pool, "sums", 1, |n, _| {
         if n == 0 {
             Behaviour::Nothing
         } else {
@@ -139,8 +139,12 @@ async fn surplus_sessions_are_torn_down_with_the_agents_hook() {
         &pool,
         &json!({"rollout": {"batchSize": 1, "overSampling": {"batchSize": 3}}}),
     );
-    let agents = Agents::start(&pool, "sums", 6, |n| {
-        if n < 2 { reward(1.0) } else { Behaviour::Hang }
+    let agents = Agents::start(&pool, "sums", 6, |_, prompt| {
+        if prompt == SUMS[0].0 {
+            reward(1.0)
+        } else {
+            Behaviour::Hang
+        }
     });
     let result = job.run().await.unwrap();
     assert_eq!(result.reason, Reason::TargetReached, "{}", job.last_word());
@@ -166,8 +170,8 @@ async fn a_hook_that_raises_is_recorded_and_fails_nothing() {
         &pool,
         &json!({"rollout": {"batchSize": 1, "overSampling": {"batchSize": 3}}}),
     );
-    let _agents = Agents::start(&pool, "sums", 6, |n| {
-        if n < 2 {
+    let _agents = Agents::start(&pool, "sums", 6, |_, prompt| {
+        if prompt == SUMS[0].0 {
             reward(1.0)
         } else {
             Behaviour::HangAndRaise
@@ -190,7 +194,7 @@ async fn a_hook_that_raises_is_recorded_and_fails_nothing() {
 async fn between_steps_admission_opens_again() {
     let pool = Pool::start(vec![engine(&SUMS)]).await;
     let job = job(&pool, &json!({"rollout": {"steps": 2, "batchSize": 1}}));
-    let _agents = Agents::start(&pool, "sums", 2, |_| reward(1.0));
+    let _agents = Agents::start(&pool, "sums", 2, |_, _| reward(1.0));
     let result = job.run().await.unwrap();
     assert!(result.success, "{}", job.last_word());
     let manifest = job.manifest();

@@ -45,15 +45,15 @@ pub(crate) struct Agents {
     _tasks: JoinSet<()>,
 }
 
-type Choose = dyn Fn(u64) -> Behaviour + Send + Sync;
+type Choose = dyn Fn(u64, &str) -> Behaviour + Send + Sync;
 
 impl Agents {
-    /// `choose` gets the number of the claim, counted over all agents.
+    /// `choose` gets the number of the claim, counted over all agents, and the text of the prompt.
     pub(crate) fn start(
         pool: &Pool,
         job: &str,
         pods: u32,
-        choose: impl Fn(u64) -> Behaviour + Send + Sync + 'static,
+        choose: impl Fn(u64, &str) -> Behaviour + Send + Sync + 'static,
     ) -> Self {
         let seen = Arc::new(Seen::default());
         let choose: Arc<Choose> = Arc::new(choose);
@@ -98,7 +98,8 @@ impl Pod {
                 Some((StatusCode::OK, claim)) => {
                     let number = self.seen.count.fetch_add(1, Ordering::Relaxed);
                     self.seen.claims.lock().push(claim.clone());
-                    self.session(&claim, choose(number)).await;
+                    let prompt = claim["prompt"][0]["content"].as_str().unwrap_or_default();
+                    self.session(&claim, choose(number, prompt)).await;
                 }
                 Some((StatusCode::NO_CONTENT, _)) => {}
                 _ => tokio::time::sleep(Duration::from_millis(20)).await,

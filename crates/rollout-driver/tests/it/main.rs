@@ -9,8 +9,12 @@
 
 mod agentic;
 mod agents;
+mod configuration;
 mod faults;
+mod ledger;
 mod plugins;
 mod restarts;
 mod rig;
+mod sampling;
 mod single_turn;
+mod status;

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use sglang_simulator::{Config as SimulatorConfig, Simulator};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -23,22 +24,40 @@ pub(crate) const SOON: Duration = Duration::from_secs(20);
 /// Simulated engines behind a router.
 pub(crate) struct Pool {
     pub(crate) simulators: Vec<Simulator>,
-    pub(crate) router: Router,
     pub(crate) control_url: String,
     pub(crate) agents_url: String,
+    router: RouterConfig,
+    router_stop: CancellationToken,
+    router_process: Option<Runtime>,
     stop: CancellationToken,
-    tasks: JoinSet<()>,
+    engine_tasks: JoinSet<()>,
 }
 
 /// An engine that is fast, and right in half of its answers.
 pub(crate) fn engine(pairs: &[(&str, &str)]) -> SimulatorConfig {
+    engine_with(pairs, &json!({}))
+}
+
+/// The same with other settings.
+pub(crate) fn engine_with(pairs: &[(&str, &str)], settings: &Value) -> SimulatorConfig {
     let pairs: Vec<Value> = pairs
         .iter()
         .map(|(prompt, label)| json!({"prompt": prompt, "label": label}))
         .collect();
-    serde_json::from_value(json!({
+    let mut config = json!({
         "timeScale": 1000,
         "replies": {"oracle": {"correctPercent": 50, "dataset": {"pairs": pairs}}},
+    });
+    merge(&mut config, settings);
+    serde_json::from_value(config).unwrap()
+}
+
+/// Engines that need `seconds` for an answer of `tokens` tokens, and always write that many.
+pub(crate) fn slow_engine(tokens: u32, seconds: u32) -> SimulatorConfig {
+    serde_json::from_value(json!({
+        "decodeTokensPerSecond": (tokens / seconds).max(1),
+        "decodeSlowdownPercent": 0,
+        "replies": {"lengths": {"medianTokens": tokens, "sigmaPercent": 0, "tailPercent": 0}},
     }))
     .unwrap()
 }
@@ -51,54 +70,104 @@ async fn listen() -> (TcpListener, String) {
 
 impl Pool {
     pub(crate) async fn start(engines: Vec<SimulatorConfig>) -> Self {
-        Self::with_router(engines, |_| {}).await
-    }
-
-    pub(crate) async fn with_router(
-        engines: Vec<SimulatorConfig>,
-        adjust: impl FnOnce(&mut RouterConfig),
-    ) -> Self {
         let stop = CancellationToken::new();
-        let mut tasks = JoinSet::new();
+        let mut engine_tasks = JoinSet::new();
         let mut urls = Vec::new();
         let mut simulators = Vec::new();
         for config in engines {
             let simulator = Simulator::new(config).unwrap();
             let (listener, url) = listen().await;
             let (served, until) = (simulator.clone(), stop.clone());
-            tasks.spawn(async move {
+            engine_tasks.spawn(async move {
                 served.serve(listener, until).await.ok();
             });
             urls.push(url);
             simulators.push(simulator);
         }
-        let mut config = RouterConfig::new(urls);
-        config.claim_secret = Some("secret".into());
-        config.times.shutdown = Duration::from_millis(500);
-        adjust(&mut config);
-        let router = Router::new(config).unwrap();
+        let mut router = RouterConfig::new(urls);
+        router.claim_secret = Some("secret".into());
+        router.times.shutdown = Duration::from_millis(500);
+        router.times.probe = Duration::from_millis(200);
         let (agents, agents_url) = listen().await;
         let (control, control_url) = listen().await;
-        let (served, until) = (router.clone(), stop.clone());
-        tasks.spawn(async move {
-            served
+        let mut pool = Self {
+            simulators,
+            control_url,
+            agents_url,
+            router,
+            router_stop: CancellationToken::new(),
+            router_process: None,
+            stop,
+            engine_tasks,
+        };
+        pool.serve(Listeners { agents, control });
+        pool
+    }
+
+    fn serve(&mut self, listeners: Listeners) {
+        let router = Router::new(self.router.clone()).unwrap();
+        let until = self.router_stop.clone();
+        // A runtime of its own stands for a process: it can be killed with everything that runs in it.
+        let process = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        process.spawn(async move {
+            let Listeners { agents, control } = listeners;
+            let (agents, control) = (moved(agents), moved(control));
+            router
                 .serve(Listeners { agents, control }, until)
                 .await
                 .unwrap();
         });
-        Self {
-            simulators,
-            router,
-            control_url,
-            agents_url,
-            stop,
-            tasks,
+        self.router_process = Some(process);
+    }
+
+    /// The router is killed and comes back on the same ports, with another instance id.
+    pub(crate) async fn restart_router(&mut self) {
+        if let Some(process) = self.router_process.take() {
+            process.shutdown_background();
         }
+        self.router_stop = CancellationToken::new();
+        let agents = bind_again(&self.agents_url).await;
+        let control = bind_again(&self.control_url).await;
+        self.serve(Listeners { agents, control });
     }
 
     pub(crate) async fn stop(mut self) {
+        self.router_stop.cancel();
         self.stop.cancel();
-        while self.tasks.join_next().await.is_some() {}
+        if let Some(process) = self.router_process.take() {
+            process.shutdown_background();
+        }
+        self.engine_tasks.shutdown().await;
+    }
+}
+
+/// Takes a listener along to the runtime of the caller.
+fn moved(listener: TcpListener) -> TcpListener {
+    TcpListener::from_std(listener.into_std().unwrap()).unwrap()
+}
+
+/// Binds a port as soon as the one who had it has let it go.
+async fn bind_again(url: &str) -> TcpListener {
+    let address = url.trim_start_matches("http://");
+    for _ in 0..1000 {
+        if let Ok(listener) = TcpListener::bind(address).await {
+            return listener;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{address} does not become free");
+}
+
+/// Waits until a condition holds, at most [`SOON`].
+pub(crate) async fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let deadline = tokio::time::Instant::now() + SOON;
+    while !holds() {
+        assert!(tokio::time::Instant::now() < deadline, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 

@@ -91,10 +91,10 @@ fn a_silent_rung_ends_at_its_deadline() {
     rig.advance(Duration::from_secs(1));
     assert_eq!(rig.climbing(), Some(Rung::Drain));
     let summary = TeardownSummary::of(&rig.engine.book().rungs);
-    assert_eq!(summary.hook, HookOutcome::HookTimedOut);
+    assert_eq!(summary.hook, Some(HookOutcome::HookTimedOut));
     rig.answer_rung(Rung::Hook, RungOutcome::Done);
     let late = TeardownSummary::of(&rig.engine.book().rungs);
-    assert_eq!(late.hook, HookOutcome::HookTimedOut, "too late");
+    assert_eq!(late.hook, Some(HookOutcome::HookTimedOut), "too late");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn a_job_without_agents_never_calls_a_hook() {
     let rungs = climbed(&mut rig);
     assert!(!rungs.contains(&Rung::Hook), "{rungs:?}");
     let summary = TeardownSummary::of(&rig.engine.book().rungs);
-    assert_eq!(summary.hook, HookOutcome::NoHook);
+    assert_eq!(summary.hook, Some(HookOutcome::NoHook));
 }
 
 #[test]
@@ -173,11 +173,7 @@ fn after_a_crash_the_ladder_begins_again_but_calls_a_known_hook_no_second_time()
     again.answer_rung(Rung::Prove, RungOutcome::Done);
     again.write_step();
     let summary = TeardownSummary::of(&again.engine.book().rungs);
-    assert_eq!(
-        summary.hook,
-        HookOutcome::NoHook,
-        "the next step starts clean"
-    );
+    assert_eq!(summary.hook, None, "the next step starts clean");
 }
 
 #[test]
