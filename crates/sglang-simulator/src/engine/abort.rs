@@ -1,5 +1,7 @@
 //! Aborts by id and of everything.
 
+use std::ops::Bound;
+
 use super::{Engine, State};
 use crate::scheduler::{Key, Nanos};
 
@@ -11,12 +13,12 @@ impl Engine {
             if rid.is_empty() || !(prefix || state.rids.contains_key(rid)) {
                 return;
             }
-            let keys: Vec<Key> = state
+            let from = (Bound::Included(rid), Bound::Unbounded);
+            let begin_alike = state
                 .rids
-                .iter()
-                .filter(|(known, _)| known.starts_with(rid))
-                .map(|(_, key)| *key)
-                .collect();
+                .range::<str, _>(from)
+                .take_while(|(known, _)| known.starts_with(rid));
+            let keys = begin_alike.map(|(_, key)| *key).collect();
             state.abort_keys(keys, now);
         });
     }

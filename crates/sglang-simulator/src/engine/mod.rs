@@ -14,7 +14,7 @@ pub(crate) mod report;
 mod submit;
 mod weights;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ struct Entry {
 struct State {
     scheduler: Scheduler,
     entries: HashMap<Key, Entry>,
-    rids: HashMap<Arc<str>, Key>,
+    rids: BTreeMap<Arc<str>, Key>,
     gated: VecDeque<Key>,
     paused: bool,
     /// Weight updates that wait for requests to end, or are under way: they close the gate too.
@@ -116,7 +116,7 @@ impl Engine {
         let state = State {
             scheduler: Scheduler::new(limits, version.into()),
             entries: HashMap::new(),
-            rids: HashMap::new(),
+            rids: BTreeMap::new(),
             gated: VecDeque::new(),
             paused: false,
             updates: 0,

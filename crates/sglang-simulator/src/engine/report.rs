@@ -103,8 +103,7 @@ impl Engine {
     pub(crate) fn report(&self) -> StateReport {
         self.act(|state, _| {
             let (running, waiting) = state.scheduler.occupancy();
-            let mut in_flight: Vec<_> = state.rids.keys().map(ToString::to_string).collect();
-            in_flight.sort_unstable();
+            let in_flight = state.rids.keys().map(ToString::to_string).collect();
             StateReport {
                 in_flight,
                 running,

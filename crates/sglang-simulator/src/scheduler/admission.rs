@@ -14,7 +14,7 @@ impl Scheduler {
         }
         let mut batch = Vec::new();
         let mut uncached_total = 0;
-        while let Some(key) = self.waiting.front().copied() {
+        while let Some(key) = self.waiting.front() {
             if self.running + batch.len() >= self.limits.max_running {
                 break;
             }
@@ -129,8 +129,7 @@ impl Scheduler {
         if let Some(node) = request.node {
             self.cache.unlock(node);
         }
-        request.requeue(true, self.steps, now);
-        self.waiting.push_front(key);
+        request.requeue(self.waiting.push_front(key), true, self.steps, now);
     }
 
     /// A prefill that a pause cut off: its requests go to the front of the queue, in their order.
@@ -142,8 +141,7 @@ impl Scheduler {
             if let Some(node) = request.node {
                 self.cache.unlock(node);
             }
-            request.requeue(false, self.steps, now);
-            self.waiting.push_front(*key);
+            request.requeue(self.waiting.push_front(*key), false, self.steps, now);
         }
     }
 }

@@ -16,19 +16,21 @@ mod advance;
 mod load;
 mod pause;
 mod prefix_cache;
+mod queue;
 mod request;
 
 #[cfg(test)]
 mod tests;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::sync::Arc;
 
 pub use load::Load;
 pub use request::{Ending, Job, Outcome, Times, VersionSpan};
 
 use prefix_cache::PrefixCache;
+use queue::Queue;
 use request::{Request, Stage};
 
 /// Simulated nanoseconds since the start.
@@ -92,7 +94,7 @@ pub struct Scheduler {
     limits: Limits,
     version: Arc<str>,
     requests: HashMap<Key, Request>,
-    waiting: VecDeque<Key>,
+    waiting: Queue,
     running: usize,
     /// Running requests by the step after which they end; entries of requests that left or moved are skipped.
     finishing: BinaryHeap<Reverse<(u64, Key)>>,
@@ -131,7 +133,7 @@ impl Scheduler {
             limits,
             version,
             requests: HashMap::new(),
-            waiting: VecDeque::new(),
+            waiting: Queue::default(),
             running: 0,
             finishing: BinaryHeap::new(),
             streams: BTreeSet::new(),
@@ -156,8 +158,9 @@ impl Scheduler {
         self.settle(now);
         let key = job.key;
         let uncached = job.prompt.len() - self.cache.peek(&job.prompt);
-        self.requests.insert(key, Request::new(job, uncached, now));
-        self.waiting.push_back(key);
+        let place = self.waiting.push_back(key);
+        self.requests
+            .insert(key, Request::new(job, uncached, place, now));
         self.interrupt(now);
     }
 
@@ -170,7 +173,7 @@ impl Scheduler {
         };
         match request.stage {
             Stage::Waiting => {
-                self.waiting.retain(|waiting| *waiting != key);
+                self.waiting.remove(request.place);
                 self.finish(key, Ending::AbortedWaiting, now);
             }
             Stage::Prefilling => request.aborting = true,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::prefix_cache::NodeId;
+use super::queue::Place;
 use super::{Key, Nanos};
 use crate::replies::Output;
 
@@ -85,6 +86,8 @@ pub(super) struct Request {
     pub(super) job: Job,
     pub(super) stage: Stage,
     pub(super) waiting_since: Nanos,
+    /// Its place in the waiting queue, while it waits.
+    pub(super) place: Place,
     /// Prompt tokens that were not cached when it came.
     pub(super) uncached: usize,
     times: Times,
@@ -99,11 +102,12 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub(super) fn new(job: Job, uncached: usize, now: Nanos) -> Self {
+    pub(super) fn new(job: Job, uncached: usize, place: Place, now: Nanos) -> Self {
         Self {
             job,
             stage: Stage::Waiting,
             waiting_since: now,
+            place,
             uncached,
             times: Times::default(),
             base: 0,
@@ -144,7 +148,8 @@ impl Request {
     }
 
     /// Back to the queue with the tokens that it has.
-    pub(super) fn requeue(&mut self, retracted: bool, steps: u64, now: Nanos) {
+    pub(super) fn requeue(&mut self, place: Place, retracted: bool, steps: u64, now: Nanos) {
+        self.place = place;
         self.base = self.generated(steps);
         self.stage = Stage::Waiting;
         self.waiting_since = now;

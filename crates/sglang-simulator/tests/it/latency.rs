@@ -195,7 +195,7 @@ async fn a_pause_stops_time_for_requests() {
         tokio::time::sleep(Duration::from_millis(500)).await;
         post(&engine, "/pause_generation", json!({"mode": "in_place"})).await;
         assert!(engine.state().paused);
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        tokio::time::sleep(Duration::from_mins(1)).await;
         assert_eq!(get(&engine, "/ready").await.status, 503);
         post(&engine, "/continue_generation", json!({})).await;
     });

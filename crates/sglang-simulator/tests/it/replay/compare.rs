@@ -191,7 +191,7 @@ impl Comparison<'_> {
 
     fn events(&mut self, expected: &str, actual: &str) {
         let (expected, actual) = (split_events(expected), split_events(actual));
-        let cut = expected.iter().any(|event| event.is_string());
+        let cut = expected.iter().any(Value::is_string);
         let whole: Vec<&Value> = expected.iter().filter(|event| !event.is_string()).collect();
         if !cut && whole.len() == actual.len() {
             for (expected, actual) in whole.iter().zip(&actual) {

@@ -57,16 +57,15 @@ async fn every_captured_exchange_is_answered_alike() {
         let observed = scenarios::play(&player, capture).await;
         assert_eq!(observed.len(), capture.exchanges.len(), "{}", capture.name);
         for (index, (exchange, observed)) in capture.exchanges.iter().zip(&observed).enumerate() {
-            let mut found = compare::compare(
+            let found = compare::compare(
                 capture.number,
                 &exchange.response,
                 observed,
                 &mut exceptions,
             );
-            found.iter_mut().for_each(|difference| {
-                *difference = format!("{}[{index}] {difference}", capture.name)
-            });
-            differences.append(&mut found);
+            for difference in found {
+                differences.push(format!("{}[{index}] {difference}", capture.name));
+            }
         }
     }
     assert!(
