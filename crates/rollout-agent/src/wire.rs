@@ -122,6 +122,21 @@ impl Ended {
     }
 }
 
+/// Metadata of a session that could not run because the agent itself cannot: another pod will not do better.
+const LOAD_FAILED: &str = "agent_load_failed";
+
+impl Ended {
+    /// The end of a session whose agent cannot be loaded or started.
+    pub fn load_failed(session_id: &str, error: impl Into<String>) -> Self {
+        let mut ended = Self::infra(session_id, error);
+        ended.result = Some(Map::from_iter([(
+            LOAD_FAILED.to_owned(),
+            Value::Bool(true),
+        )]));
+        ended
+    }
+}
+
 /// An abort to run the hook for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Abort {

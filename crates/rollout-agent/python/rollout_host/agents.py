@@ -242,7 +242,7 @@ def main(path, parameters_file):
                 raise TypeError(f"{parameters_file} holds a {type(parameters).__name__}, not an object")
         function, module, accepted = _import(path)
     except BaseException as error:  # SystemExit at import included
-        connection.send({"type": "failed", "error": f"{path} cannot be loaded: {errors.traceback_of(error)}"})
+        connection.send({"type": "failed", "error": f"{path}: {errors.traceback_of(error)}"})
         loop.run_until_complete(connection.flush())
         _end(1)
     host = AgentHost(function, module, accepted, parameters, connection)

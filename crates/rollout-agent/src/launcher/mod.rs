@@ -301,7 +301,7 @@ impl Launcher {
         let Ok(Ok(Some(claim))) = timeout(REPORT_PATIENCE, self.claim()).await else {
             return;
         };
-        let ended = Ended::infra(&claim.session_id, error.to_string());
+        let ended = Ended::load_failed(&claim.session_id, error.to_string());
         let result = outcome::result(None, ended, 0.0, None);
         session::post(&self.pod, &claim.session_id, &result).await;
     }

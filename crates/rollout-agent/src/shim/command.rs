@@ -142,7 +142,7 @@ impl Commands {
             Ok(spawned) => spawned,
             Err(error) => {
                 let program = program.to_string_lossy();
-                return Ended::infra(
+                return Ended::load_failed(
                     session_id,
                     format!("the command {program:?} cannot be started: {error}"),
                 );

@@ -171,13 +171,16 @@ impl Hosts {
         self.current = None;
         self.announce();
         for start in std::mem::take(&mut self.waiting) {
-            self.tell(FromShim::ended(Ended::infra(&start.session_id, error)));
+            self.tell(FromShim::ended(Ended::load_failed(
+                &start.session_id,
+                error,
+            )));
         }
     }
 
     fn start(&mut self, start: Start) {
         if let State::Failed(error) = &self.state {
-            return self.tell(FromShim::ended(Ended::infra(
+            return self.tell(FromShim::ended(Ended::load_failed(
                 &start.session_id,
                 error.clone(),
             )));

@@ -187,6 +187,11 @@ async fn a_module_that_cannot_be_loaded_is_reported_with_the_reason_and_ends_the
     for (module, function, expected) in cases {
         let result = result_of(module, function).await;
         assert_eq!(result["outcome"], "infra_failed", "{module}: {result:#}");
+        assert_eq!(
+            result["metadata"],
+            json!({"agent_load_failed": true}),
+            "{module}"
+        );
         assert!(
             result["error"].as_str().unwrap().contains(expected),
             "{module}: {result:#}"
