@@ -1,0 +1,111 @@
+//! Child processes that are measured: started, asked what they cost, ended.
+
+use std::io::{BufRead, BufReader};
+use std::ops::Sub;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// The operator's binary, built with the bench.
+pub(crate) const OPERATOR: &str = env!("CARGO_BIN_EXE_rollout-operator");
+
+/// A child process. Killed when it is dropped; those started with `--exit-with-stdin` also end when this process dies.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    /// What it said about itself in its first line, a JSON object.
+    pub(crate) announced: Value,
+}
+
+impl Process {
+    /// Starts a program and waits for the line that says where it listens.
+    pub(crate) fn start(program: &Path, arguments: &[&str]) -> Self {
+        let mut process = Self::start_silent(program, arguments);
+        let stdout = process.child.stdout.take().unwrap();
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        process.announced = serde_json::from_str(&line)
+            .unwrap_or_else(|error| panic!("{arguments:?} said {line:?}: {error}"));
+        process
+    }
+
+    /// Starts a program that says nothing.
+    pub(crate) fn start_silent(program: &Path, arguments: &[&str]) -> Self {
+        let child = Command::new(program)
+            .args(arguments)
+            .env("ROLLOUT_LOG", "error")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot start {}: {error}", program.display()));
+        Self {
+            child,
+            announced: Value::Null,
+        }
+    }
+
+    /// A part of the operator.
+    pub(crate) fn operator(arguments: &[&str]) -> Self {
+        Self::start(Path::new(OPERATOR), arguments)
+    }
+
+    /// A field of the announcement.
+    pub(crate) fn url(&self, field: &str) -> String {
+        self.announced[field].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// CPU time so far, also of a process that has just ended.
+    pub(crate) fn cpu(&self) -> Cpu {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
+        let fields: Vec<&str> = stat
+            .rsplit_once(')')
+            .unwrap()
+            .1
+            .split_whitespace()
+            .collect();
+        // Ticks of 10 ms, which Linux fixes for user space.
+        let ticks =
+            |index: usize| Duration::from_millis(10 * fields[index].parse::<u64>().unwrap());
+        Cpu {
+            user: ticks(11),
+            kernel: ticks(12),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// CPU time of a process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cpu {
+    pub(crate) user: Duration,
+    pub(crate) kernel: Duration,
+}
+
+impl Cpu {
+    pub(crate) fn total(self) -> Duration {
+        self.user + self.kernel
+    }
+}
+
+impl Sub for Cpu {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            user: self.user - before.user,
+            kernel: self.kernel - before.kernel,
+        }
+    }
+}
