@@ -13,7 +13,7 @@ SGLANG_VERSION=$(sed -n 's/^sglang==//p' "$root/tests/sglang/requirements.in")
 SGLANG_URL=
 SGLANG_MODEL=
 SGLANG_LOG=
-sglang_pid=
+sglang_pid= sglang_complained=
 
 sglang_launch() {
   local folders port
@@ -53,6 +53,7 @@ sglang_healthy() {
 }
 
 sglang_complain() {
+  sglang_complained=yes
   say "$1; the end of $SGLANG_LOG:"
   tail -n 40 "$SGLANG_LOG" >&2
 }
@@ -64,4 +65,5 @@ sglang_stop() {
   # It would wait for its requests without end on SIGTERM: there is nothing in it to save.
   kill -KILL -- "-$pid" 2>/dev/null || true
   wait "$pid" 2>/dev/null || true
+  [ -n "$sglang_complained" ] || rm -f "$SGLANG_LOG"
 }

@@ -55,8 +55,13 @@ fn byte_of(character: char) -> Option<u8> {
     if let Ok(byte) = u8::try_from(code) {
         return is_printable(byte).then_some(byte);
     }
-    let rank = usize::try_from(code.checked_sub(0x100)?).ok()?;
-    (0..=u8::MAX).filter(|byte| !is_printable(*byte)).nth(rank)
+    // The gaps in the printable ones: 0x00 to 0x20, 0x7f to 0xa0, and 0xad.
+    match code.checked_sub(0x100)? {
+        rank @ 0..33 => u8::try_from(rank).ok(),
+        rank @ 33..67 => u8::try_from(rank - 33 + 0x7f).ok(),
+        67 => Some(0xad),
+        _ => None,
+    }
 }
 
 fn is_printable(byte: u8) -> bool {

@@ -68,6 +68,18 @@ fn a_token_of_half_a_character_keeps_its_byte() {
 }
 
 #[test]
+fn every_byte_has_a_token() {
+    let tokenizer = builtin();
+    let mut bytes: Vec<u8> = (0..1024)
+        .filter_map(|id| tokenizer.token_bytes(id))
+        .filter(|bytes| bytes.len() == 1)
+        .flatten()
+        .collect();
+    bytes.sort_unstable();
+    assert_eq!(bytes, (0..=u8::MAX).collect::<Vec<_>>());
+}
+
+#[test]
 fn ids_outside_the_vocabulary_have_no_text() {
     let tokenizer = builtin();
     assert_eq!(tokenizer.token_text(1024), None);
