@@ -1,10 +1,13 @@
 //! Text to ids and back.
 
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 use rollout_tokenizer::Tokenizer;
 
-fn builtin() -> Tokenizer {
-    Tokenizer::builtin().unwrap()
+fn builtin() -> &'static Tokenizer {
+    static BUILTIN: LazyLock<Tokenizer> = LazyLock::new(|| Tokenizer::builtin().unwrap());
+    &BUILTIN
 }
 
 #[test]

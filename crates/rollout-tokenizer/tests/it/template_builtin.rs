@@ -1,17 +1,20 @@
 //! The built-in chat template: append-only, tools, and the drift that it shows on demand.
 
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 use rollout_tokenizer::{ChatTemplateInput, Tokenizer};
 use serde_json::{Map, Value, json};
 
 use crate::render;
 
-fn builtin() -> Tokenizer {
-    Tokenizer::builtin().unwrap()
+fn builtin() -> &'static Tokenizer {
+    static BUILTIN: LazyLock<Tokenizer> = LazyLock::new(|| Tokenizer::builtin().unwrap());
+    &BUILTIN
 }
 
 fn rendered(messages: &Value, kwargs: &Value, add_generation_prompt: bool) -> String {
-    render(&builtin(), messages, kwargs, add_generation_prompt).unwrap()
+    render(builtin(), messages, kwargs, add_generation_prompt).unwrap()
 }
 
 #[test]
