@@ -1,6 +1,6 @@
 //! Output files: kept samples reach the disk as they are kept, and appear as whole files when a step ends.
 //!
-//! **Purpose.** [`Writer`] writes a job's samples; [`verify`] checks what was written; [`Manifest`] says what is there.
+//! **Purpose.** [`Writer`] writes a job's samples; [`verify()`] checks what was written; [`Manifest`] says what is there.
 //!
 //! ```text
 //!   keep(group) ---> .rollout/parts/<step>/kept-<group>.jsonl      durable when the call returns

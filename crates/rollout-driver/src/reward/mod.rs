@@ -1,6 +1,6 @@
 //! Rewards: what a sample is worth, or why that cannot be said.
 //!
-//! **Purpose.** [`RewardModel::score`] gives each sample a reward, by the model that the job names.
+//! **Purpose.** [`Rewards::score`] gives each sample a reward, by the model that the job names.
 //!
 //! **Guarantees.** A reward is a finite number, or an object in which `reward.key` names one. Anything else is a [`RewardError`] that says what was
 //! expected and what was there: never a silent zero. One bad sample does not touch its siblings. Grading runs on
