@@ -51,6 +51,15 @@ struct Server {
     /// Weight version at the start.
     #[arg(long)]
     weight_version: Option<String>,
+    /// Form of tool calls; `none` leaves them in the text [default: qwen25].
+    #[arg(long, value_name = "NAME")]
+    tool_call_parser: Option<String>,
+    /// Form of reasoning: with any, `<think>` parts become `reasoning_content`.
+    #[arg(long, value_name = "NAME")]
+    reasoning_parser: Option<String>,
+    /// Memory can be released; without it such a call ends the server, as the real one on the CPU.
+    #[arg(long)]
+    enable_memory_saver: bool,
     /// Wire of which SGLang: `stock` or `miles-fork`.
     #[arg(long, value_parser = profile)]
     profile: Option<Profile>,
@@ -89,12 +98,33 @@ struct Model {
     /// How often the oracle is right.
     #[arg(long, value_name = "PERCENT", requires = "oracle")]
     correct_percent: Option<u32>,
+    /// Key of the prompt in the data set.
+    #[arg(long, value_name = "KEY", requires = "oracle")]
+    prompt_key: Option<String>,
+    /// Key of the label in the data set.
+    #[arg(long, value_name = "KEY", requires = "oracle")]
+    label_key: Option<String>,
+    /// Fewest words before the oracle's answer.
+    #[arg(long, value_name = "COUNT", requires = "oracle")]
+    min_words: Option<u32>,
+    /// Most words before the oracle's answer.
+    #[arg(long, value_name = "COUNT", requires = "oracle")]
+    max_words: Option<u32>,
     /// Answer by the rules of this YAML file.
     #[arg(long, value_name = "FILE", conflicts_with = "lengths")]
     script: Option<PathBuf>,
     /// Answer with random tokens of heavy-tailed lengths, of this median.
     #[arg(long, value_name = "TOKENS")]
     lengths: Option<u32>,
+    /// Standard deviation of the logarithm of the lengths.
+    #[arg(long, value_name = "PERCENT", requires = "lengths")]
+    sigma_percent: Option<u32>,
+    /// How many answers are stragglers.
+    #[arg(long, value_name = "PERCENT", requires = "lengths")]
+    tail_percent: Option<u32>,
+    /// How many times longer a straggler is.
+    #[arg(long, value_name = "TIMES", requires = "lengths")]
+    tail_factor: Option<u32>,
     /// A fault, as `KIND` or `KIND@PATH`, on every request; repeat it for several. Shares and counts are for the configuration file.
     #[arg(long = "fault", value_name = "KIND[@PATH]", value_parser = fault)]
     faults: Vec<sglang_simulator::Fault>,
@@ -186,6 +216,9 @@ impl Server {
             tokenizer,
             context_length,
             weight_version,
+            tool_call_parser,
+            reasoning_parser,
+            enable_memory_saver,
             profile,
         } = self;
         let server = &mut config.server;
@@ -197,6 +230,11 @@ impl Server {
         set(&mut config.profile, profile);
         server.served_model_name = served_model_name.or(server.served_model_name.take());
         server.tokenizer = tokenizer.or(server.tokenizer.take());
+        server.tool_call_parser = tool_call_parser
+            .or(server.tool_call_parser.take())
+            .filter(|parser| parser != "none");
+        server.reasoning_parser = reasoning_parser.or(server.reasoning_parser.take());
+        server.memory_saver |= enable_memory_saver;
     }
 }
 
@@ -223,6 +261,10 @@ impl Model {
             let mut oracle = Oracle::default();
             oracle.dataset.path = Some(path);
             set(&mut oracle.correct_percent, self.correct_percent);
+            set(&mut oracle.dataset.prompt_key, self.prompt_key);
+            set(&mut oracle.dataset.label_key, self.label_key);
+            set(&mut oracle.words.min, self.min_words);
+            set(&mut oracle.words.max, self.max_words);
             config.replies = sglang_simulator::Replies {
                 oracle: Some(oracle),
                 ..Default::default()
@@ -239,10 +281,13 @@ impl Model {
             };
         }
         if let Some(median_tokens) = self.lengths {
-            let lengths = Lengths {
+            let mut lengths = Lengths {
                 median_tokens,
                 ..Lengths::default()
             };
+            set(&mut lengths.sigma_percent, self.sigma_percent);
+            set(&mut lengths.tail_percent, self.tail_percent);
+            set(&mut lengths.tail_factor, self.tail_factor);
             config.replies = sglang_simulator::Replies {
                 lengths: Some(lengths),
                 ..Default::default()

@@ -34,6 +34,9 @@ pub struct Fault {
     pub seconds: f64,
 }
 
+/// A year is long enough.
+const MAX_SECONDS: f64 = 31_536_000.0;
+
 fn all() -> u32 {
     100
 }
@@ -97,8 +100,11 @@ impl Fault {
         if self.percent > 100 {
             return Err(format!("percent is {}; write 0 to 100", self.percent));
         }
-        if !self.seconds.is_finite() || self.seconds < 0.0 {
-            return Err("seconds must not be negative".into());
+        if !(0.0..=MAX_SECONDS).contains(&self.seconds) {
+            return Err(format!(
+                "seconds is {}; write 0 to {MAX_SECONDS}",
+                self.seconds
+            ));
         }
         if self
             .path

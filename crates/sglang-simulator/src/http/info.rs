@@ -6,7 +6,6 @@ use serde_json::{Map, Value, json};
 use super::App;
 use super::reply;
 use crate::replies::Output;
-use crate::wire::reasoning;
 
 /// The version of SGLang whose wire this is.
 pub(super) const VERSION: &str = "0.5.23";
@@ -222,18 +221,6 @@ impl App {
         if !self.separates_reasoning() {
             return 0;
         }
-        let text = self
-            .tokenizer
-            .decode(output.tokens(generated), true)
-            .unwrap_or_default();
-        let parted = reasoning::part(&text);
-        if parted.content_start == 0 {
-            return 0;
-        }
-        let content = self
-            .tokenizer
-            .encode(&text[parted.content_start..])
-            .map_or(0, |ids| ids.len());
-        generated.saturating_sub(content)
+        output.reasoning().min(generated)
     }
 }

@@ -83,6 +83,7 @@ impl StopRules {
 pub struct Output {
     tokens: Arc<[u32]>,
     intended: usize,
+    reasoning: usize,
     forced: bool,
     stop: Stop,
 }
@@ -124,6 +125,7 @@ impl Output {
         Self {
             tokens: tokens.into(),
             intended: intent.listed.len(),
+            reasoning: reasoning_length(&intent.listed, tokenizer),
             forced: intent.forced.is_some(),
             stop,
         }
@@ -135,6 +137,7 @@ impl Output {
         Self {
             tokens: Arc::default(),
             intended: 0,
+            reasoning: 0,
             forced: false,
             stop: Stop::Length,
         }
@@ -160,6 +163,11 @@ impl Output {
         &self.tokens[..count.min(self.tokens.len())]
     }
 
+    /// How many of its first tokens are reasoning.
+    pub fn reasoning(&self) -> usize {
+        self.reasoning
+    }
+
     /// Whether the model meant to say the token at a position.
     pub fn is_intended(&self, position: usize) -> bool {
         position < self.intended
@@ -169,6 +177,24 @@ impl Output {
     pub fn is_forced(&self) -> bool {
         self.forced
     }
+}
+
+/// Tokens up to the end of `<think>...</think>`, when the text begins with it.
+fn reasoning_length(tokens: &[u32], tokenizer: &Tokenizer) -> usize {
+    const OPEN: &[u8] = b"<think>";
+    const CLOSE: &[u8] = b"</think>";
+    let mut text = Vec::new();
+    for (position, token) in tokens.iter().enumerate() {
+        text.extend(tokenizer.token_bytes(*token).unwrap_or_default());
+        if text.len() >= OPEN.len() && !text.starts_with(OPEN) {
+            return 0;
+        }
+        let tail = &text[text.len().saturating_sub(CLOSE.len() + 64)..];
+        if tail.windows(CLOSE.len()).any(|window| window == CLOSE) {
+            return position + 1;
+        }
+    }
+    0
 }
 
 /// Says one token after the other.

@@ -5,8 +5,6 @@
 pub(crate) struct Parted {
     pub(crate) reasoning: Option<String>,
     pub(crate) content: String,
-    /// Byte at which the content begins; the whole length while the reasoning goes on.
-    pub(crate) content_start: usize,
 }
 
 const OPEN: &str = "<think>";
@@ -18,7 +16,6 @@ pub(crate) fn part(text: &str) -> Parted {
         return Parted {
             reasoning: None,
             content: text.to_owned(),
-            content_start: 0,
         };
     };
     let (reasoning, content) = rest.split_once(CLOSE).unwrap_or((rest, ""));
@@ -26,7 +23,6 @@ pub(crate) fn part(text: &str) -> Parted {
     Parted {
         reasoning: Some(reasoning.trim().to_owned()).filter(|reasoning| !reasoning.is_empty()),
         content: content.to_owned(),
-        content_start: text.len() - content.len(),
     }
 }
 

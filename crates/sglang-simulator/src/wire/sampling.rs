@@ -68,6 +68,9 @@ fn default_max_new_tokens() -> Option<i64> {
     Some(128)
 }
 
+/// Most samples of one request.
+const MAX_SAMPLES: i64 = 4096;
+
 /// A bias from which on nothing else is ever sampled.
 const OVERWHELMING_BIAS: f64 = 50.0;
 
@@ -143,6 +146,11 @@ impl SamplingParams {
         if least < 0 {
             return Err(format!(
                 "min_new_tokens must be in [0, max_new_tokens], got {least}."
+            ));
+        }
+        if let Some(n) = self.n.filter(|n| *n > MAX_SAMPLES) {
+            return Err(format!(
+                "the simulated engine gives at most {MAX_SAMPLES} samples, got n={n}."
             ));
         }
         match self.max_new_tokens {

@@ -13,6 +13,7 @@ mod latency;
 mod profiles;
 mod replay;
 mod replies;
+mod robustness;
 mod serving;
 mod support;
 mod weights;

@@ -1,6 +1,6 @@
 //! A chat request: what it says, and what it asks of the engine.
 
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Number, Value, json};
 
 use super::BAD_REQUEST_ERROR;
 use crate::http::App;
@@ -192,7 +192,10 @@ impl ChatRequest {
             |error: serde_json::Error| ApiError::OpenAi(error.to_string(), BAD_REQUEST_ERROR);
         let schema = self
             .get("response_format")
-            .map(|format| &format["json_schema"]["schema"]);
+            .map(|format| match format["type"].as_str() {
+                Some("json_object") => json!({"type": "object"}),
+                _ => format["json_schema"]["schema"].clone(),
+            });
         Ok(SamplingParams {
             max_new_tokens: self
                 .integer("max_completion_tokens")
@@ -212,8 +215,8 @@ impl ChatRequest {
             min_new_tokens: self.integer("min_tokens"),
             n: self.integer("n"),
             json_schema: schema
-                .filter(|schema| schema.is_object())
-                .map(Value::to_string),
+                .filter(Value::is_object)
+                .map(|schema| schema.to_string()),
             regex: self.get("regex").and_then(Value::as_str).map(str::to_owned),
             ebnf: self.get("ebnf").and_then(Value::as_str).map(str::to_owned),
             ignore_eos: Some(self.flag("ignore_eos")),
