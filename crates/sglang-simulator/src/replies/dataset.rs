@@ -202,22 +202,22 @@ mod tests {
 
     #[test]
     fn a_bad_row_names_its_line() {
-        let file = std::env::temp_dir().join(format!("oracle-rows-{}.jsonl", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("problems.jsonl");
         std::fs::write(
             &file,
             "{\"prompt\": \"a\", \"label\": 1}\n\n{\"prompt\": \"b\"}\n",
         )
         .unwrap();
         let dataset = Dataset {
-            path: Some(file.clone()),
+            path: Some(file),
             ..Dataset::default()
         };
         let error = Problems::load(&dataset, "replies.oracle.dataset")
             .unwrap_err()
             .to_string();
-        std::fs::remove_file(&file).unwrap();
         assert!(
-            error.ends_with(".jsonl:3: there is no key \"label\""),
+            error.ends_with("problems.jsonl:3: there is no key \"label\""),
             "{error}"
         );
     }
