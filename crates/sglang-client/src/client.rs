@@ -217,7 +217,7 @@ impl Client {
                 Err(error) if error.is_unsent() => error,
                 other => return other,
             };
-            match self.options.backoff.pause(tries, began.elapsed()) {
+            match self.options.backoff.pause(tries, began.elapsed(), within) {
                 Some(pause) => tokio::time::sleep(pause).await,
                 None => return Err(error),
             }

@@ -34,8 +34,13 @@ impl Backoff {
         }
     }
 
-    /// The pause before try number `tries` (1 for the first repetition) when `elapsed` is spent, or `None` when it is over.
-    pub(crate) fn pause(&self, tries: u32, elapsed: Duration) -> Option<Duration> {
+    /// The pause before try number `tries` (1 for the first repetition) when `elapsed` of `within` is spent, or `None` when it is over.
+    pub(crate) fn pause(
+        &self,
+        tries: u32,
+        elapsed: Duration,
+        within: Duration,
+    ) -> Option<Duration> {
         let full = self
             .first
             .saturating_mul(
@@ -44,6 +49,6 @@ impl Backoff {
             )
             .min(self.longest);
         let pause = full.mul_f64(rand::rng().random_range(0.5..=1.0));
-        (elapsed + pause < self.give_up_after).then_some(pause)
+        (elapsed + pause < self.give_up_after.min(within)).then_some(pause)
     }
 }

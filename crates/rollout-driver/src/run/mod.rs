@@ -163,7 +163,7 @@ async fn conduct(
     stop: CancellationToken,
 ) -> Result<JobResult, DriverError> {
     if let Some(result) = recovered.book.result.clone() {
-        board.decided(&recovered.book, &result);
+        board.decided(&recovered.book, &result, config.spec.rollout.batch_size);
         return Ok(result);
     }
     let opened = setup::Opened {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rollout_engine::Engine;
+use rollout_engine::{Engine, LadderConfig, Rung};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::filter::GroupFilter;
@@ -86,10 +86,6 @@ impl Opened {
             sessions,
             age,
         } = recovered;
-        let left = delete_all(&router, sessions).await;
-        if left > 0 {
-            tracing::warn!(left, "sessions of an earlier process were not deleted");
-        }
         if !resumed {
             book = rebuild(Arc::clone(&output), Arc::clone(&ledger), &config).await?;
         }
@@ -139,6 +135,17 @@ impl Opened {
             hook: Duration::from_secs(config.spec.teardown.abort_hook_seconds),
             drain: Duration::from_secs(config.spec.teardown.drain_seconds),
         };
+        let leftovers = Climber {
+            drain: Duration::ZERO,
+            ..climber.clone()
+        };
+        if resumed {
+            end_leftovers(&leftovers, book.step.0, &limits.ladder).await;
+        }
+        let left = delete_all(&climber.router, sessions).await;
+        if left > 0 {
+            tracing::warn!(left, "sessions of an earlier process were not deleted");
+        }
         Ok(Setup {
             prompts: PromptMaker::new(config.tokenizer.as_ref(), &config.spec.dataset)?,
             generate: Arc::new(generate),
@@ -159,6 +166,15 @@ impl Opened {
             climber,
             age,
         })
+    }
+}
+
+/// Ends what an earlier process left in flight: its samples will be taken again. Agents are told as in a teardown, so that their
+/// backends can let go.
+async fn end_leftovers(climber: &Climber, step: u32, ladder: &LadderConfig) {
+    climber.climb(Rung::Fence, step, ladder.fence).await;
+    if let Some(within) = ladder.hook {
+        climber.climb(Rung::Hook, step, within).await;
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use rollout_engine::{
-    Command, Event, JobResult, SampleEnd, SampleKey, Step, StopCause, TakeId, TeardownSummary,
+    Command, Event, JobResult, Reason, SampleEnd, SampleKey, Step, StopCause, TakeId,
+    TeardownSummary,
 };
 use rollout_session::SampleStatus;
 use tokio::sync::{mpsc, watch};
@@ -112,7 +113,10 @@ impl Shell {
         match (self.fatal, self.result) {
             (Some(fatal), _) => Err(fatal),
             (None, Some(result)) => {
-                self.setup.board.decided(self.setup.engine.book(), &result);
+                let target = self.setup.engine.config().target;
+                self.setup
+                    .board
+                    .decided(self.setup.engine.book(), &result, target);
                 Ok(result)
             }
             (None, None) => Err(DriverError::Output {
@@ -202,8 +206,17 @@ impl Shell {
                 self.write_due_step();
             }
             Command::Reopen { step } => self.reopen(step),
-            Command::Finish(result) => self.result = Some(result),
+            Command::Finish(result) => self.finish(result),
         }
+    }
+
+    fn finish(&mut self, mut result: JobResult) {
+        if result.reason == Reason::ErrorBudgetExceeded
+            && let Some(worst) = self.counters.worst()
+        {
+            result.message = format!("{}; most often {worst}", result.message);
+        }
+        self.result = Some(result);
     }
 
     fn report(&mut self, report: Report) {

@@ -48,7 +48,13 @@ impl Counters {
             Some(SessionTally::Completed) => self.completed += 1,
             Some(SessionTally::Truncated) => self.truncated += 1,
             Some(SessionTally::Aborted) => self.aborted += 1,
-            Some(SessionTally::AgentFailed) => self.agent_failed += 1,
+            Some(SessionTally::AgentFailed) => {
+                self.agent_failed += 1;
+                self.failed(
+                    "agent_failed",
+                    generated.problem.as_deref().unwrap_or_default(),
+                );
+            }
             Some(SessionTally::InfraFailed) => self.infra_failed += 1,
             None => {}
         }
@@ -66,7 +72,17 @@ impl Counters {
         }
         let failure = self.failures.entry(reason.to_owned()).or_default();
         failure.count += 1;
-        failure.message = message.chars().take(FAILURE_TEXT).collect();
+        failure.message = tail(message);
+    }
+
+    /// The most frequent failure, in one line.
+    pub(crate) fn worst(&self) -> Option<String> {
+        let (reason, failure) = self
+            .failures
+            .iter()
+            .max_by_key(|(_, failure)| failure.count)?;
+        let last_line = failure.message.trim().lines().next_back().unwrap_or("");
+        Some(format!("{reason}: {last_line}"))
     }
 
     pub(crate) fn kept<'a>(&mut self, samples: impl Iterator<Item = &'a Sample>, key: &str) {
@@ -85,4 +101,15 @@ impl Counters {
         let count = self.reward_count as f64;
         (self.reward_count > 0).then(|| self.reward_sum / count)
     }
+}
+
+/// The end of a text: of a traceback that is the error itself.
+fn tail(text: &str) -> String {
+    let text = text.trim();
+    let skipped = text.chars().count().saturating_sub(FAILURE_TEXT);
+    if skipped == 0 {
+        return text.to_owned();
+    }
+    let end: String = text.chars().skip(skipped).collect();
+    format!("...{end}")
 }

@@ -53,6 +53,20 @@ struct GroupsView {
     lost: u64,
 }
 
+impl GroupsView {
+    fn of(tally: &Tally, target: u64) -> Self {
+        Self {
+            target,
+            kept: tally.kept,
+            filtered: tally.filtered.values().sum(),
+            in_flight: 0,
+            recycled: tally.recycled.values().sum(),
+            failed: tally.failed.values().sum(),
+            lost: tally.lost.values().sum(),
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SessionsView {
@@ -132,7 +146,6 @@ impl Board {
         counters: &Counters,
         teardown: &TeardownSummary,
     ) {
-        let sum = |by_reason: &std::collections::BTreeMap<String, u64>| by_reason.values().sum();
         let mut slot = self.view.lock();
         let attempt = slot.attempt;
         *slot = Arc::new(View {
@@ -146,13 +159,8 @@ impl Board {
             progress: ProgressView {
                 step: progress.step.0,
                 groups: GroupsView {
-                    target: progress.target,
-                    kept: tally.kept,
-                    filtered: sum(&tally.filtered),
                     in_flight: progress.groups_in_flight,
-                    recycled: sum(&tally.recycled),
-                    failed: sum(&tally.failed),
-                    lost: sum(&tally.lost),
+                    ..GroupsView::of(tally, progress.target)
                 },
                 sessions: SessionsView {
                     active: progress.samples_in_flight,
@@ -191,14 +199,15 @@ impl Board {
         });
     }
 
-    pub(crate) fn decided(&self, book: &Book, result: &JobResult) {
+    /// Shows the end. `target` is that of one step.
+    pub(crate) fn decided(&self, book: &Book, result: &JobResult, target: u32) {
         let mut slot = self.view.lock();
         let mut view = View::clone(&slot);
         view.phase = "Done";
         view.result = Some(result.clone());
-        if view.progress.groups.kept == 0 {
-            view.progress.groups.kept = book.total().kept;
-        }
+        // The current step is over, and the next one has not begun: what counts now is the whole job.
+        let steps = u64::from(book.step.0).max(1);
+        view.progress.groups = GroupsView::of(&book.total(), u64::from(target) * steps);
         *slot = Arc::new(view);
     }
 }

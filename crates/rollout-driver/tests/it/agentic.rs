@@ -1,11 +1,13 @@
 //! Jobs whose samples come from agents.
 
+use rollout_driver::run::Driver;
 use rollout_engine::Reason;
 use rollout_session::SampleStatus;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::agents::{Agents, Behaviour};
-use crate::rig::{Job, Pool, SUMS, engine};
+use crate::rig::{Job, Pool, SUMS, engine, eventually};
 
 /// An agentic job with rewards that the agents report. `spec` is merged over its spec.
 fn job(pool: &Pool, spec: &Value) -> Job {
@@ -200,5 +202,85 @@ async fn between_steps_admission_opens_again() {
     let manifest = job.manifest();
     assert_eq!(manifest.steps.len(), 2);
     assert!(!job.samples(1).is_empty());
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn sessions_of_a_killed_driver_are_ended_before_the_next_one_begins() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = job(&pool, &json!({}));
+    let agents = Agents::start(&pool, "sums", 4, |n, _| {
+        if n < 4 { Behaviour::Hang } else { reward(1.0) }
+    });
+    {
+        let driver = Driver::start(job.config()).await.unwrap();
+        let run = driver.run(CancellationToken::new());
+        tokio::select! {
+            _ = run => panic!("the agents hang"),
+            () = eventually("every agent works", || agents.seen.claims.lock().len() == 4) => {}
+        }
+    }
+    let result = job.run().await.unwrap();
+    assert!(result.success, "{}", job.last_word());
+    let hooks = agents.seen.hooks.lock().len();
+    assert_eq!(hooks, 4, "their agents were told to abort");
+    assert_eq!(job.manifest().steps[0].ledger.recycled["restart"], 2);
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_always_fails_without_a_reward_ends_the_job_with_its_error() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = job(
+        &pool,
+        &json!({"rollout": {"errorBudget": {"consecutiveGroupFailures": 3}}}),
+    );
+    let _agents = Agents::start(&pool, "sums", 2, |_, _| Behaviour::Fail);
+    let result = job.run().await.unwrap();
+    assert_eq!(result.reason, Reason::ErrorBudgetExceeded);
+    assert!(
+        result.message.contains("agent_failed: Traceback: boom"),
+        "{}",
+        result.message
+    );
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn without_launchers_an_interruption_ends_the_waiting_sessions_at_once() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = job(&pool, &json!({}));
+    let driver = Driver::start(job.config()).await.unwrap();
+    let board = driver.board().clone();
+    let stop = CancellationToken::new();
+    let (result, ()) = tokio::join!(driver.run(stop.clone()), async {
+        eventually("sessions wait", || {
+            board.json()["progress"]["sessions"]["active"] == 4
+        })
+        .await;
+        stop.cancel();
+    });
+    assert_eq!(result.unwrap().reason, Reason::Interrupted);
+    let word = job.last_word();
+    assert_eq!(word["teardown"]["stragglers"], 0, "{word}");
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn a_router_that_restarts_costs_every_session_a_refill() {
+    let mut pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = job(&pool, &json!({}));
+    let agents = Agents::start(&pool, "sums", 4, |n, _| {
+        if n < 4 { Behaviour::Hang } else { reward(1.0) }
+    });
+    let driver = Driver::start(job.config()).await.unwrap();
+    let (result, ()) = tokio::join!(driver.run(CancellationToken::new()), async {
+        eventually("every agent works", || agents.seen.claims.lock().len() == 4).await;
+        pool.restart_router().await;
+    });
+    let word = job.last_word();
+    assert!(result.unwrap().success, "{word}");
+    assert_eq!(word["progress"]["sessions"]["infraFailed"], 4, "{word}");
+    assert_eq!(word["recentFailures"][0]["reason"], "router_restarted");
     pool.stop().await;
 }

@@ -1,0 +1,174 @@
+//! A new ledger beside an output that is not new: the node of the earlier attempt is gone, what it kept is not.
+//!
+//! Finished steps stay finished. Kept groups of the step that was under way stay kept; the groups between them, whose fate nobody knows
+//! any more, are counted as lost and taken again. The cursor continues behind the last group that was seen.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rollout_engine::{
+    Book, BookError, GroupIndex, QueueName, Queued, Record, Requeue, Source, Step, TakeEnd,
+};
+
+use crate::config::DriverConfig;
+use crate::error::{DriverError, LedgerError};
+use crate::ledger::{Ledger, Op};
+use crate::output::{KeptPart, Writer};
+
+/// The name under which a step's manifest entry holds the cursor.
+pub(super) const CURSOR: &str = "cursor/next_group";
+
+/// Rebuilds the book from the output and stores it. A new job gets an empty one.
+pub(super) async fn rebuild(
+    output: Arc<Writer>,
+    ledger: Arc<Ledger>,
+    config: &DriverConfig,
+) -> Result<Book, DriverError> {
+    let (target, steps) = (config.spec.rollout.batch_size, config.spec.rollout.steps);
+    let rebuilt = tokio::task::spawn_blocking(move || read(&output, &ledger, target, steps)).await;
+    rebuilt.map_err(|error| DriverError::Output {
+        problem: error.to_string(),
+    })?
+}
+
+fn read(output: &Writer, ledger: &Ledger, target: u32, steps: u32) -> Result<Book, DriverError> {
+    let mut step = 0;
+    let mut cursor = 0;
+    while step < steps
+        && let Some(entry) = output.finished(step)
+    {
+        let next = entry
+            .metrics
+            .get(CURSOR)
+            .and_then(serde_json::Value::as_u64);
+        cursor = next.unwrap_or(cursor);
+        step += 1;
+    }
+    let recovered = output.recover(step).map_err(|error| DriverError::Output {
+        problem: error.to_string(),
+    })?;
+    for error in &recovered.broken {
+        tracing::warn!(%error, "a part of the output cannot be used: its group is taken again");
+    }
+    if step == 0 && recovered.groups.is_empty() {
+        return Ok(Book::default());
+    }
+    let kept: Vec<KeptPart> = recovered.groups.into_iter().take(target as usize).collect();
+    let groups: Vec<u64> = kept.iter().map(|part| part.group).collect();
+    let (book, records) = plan(step, cursor, &groups).map_err(LedgerError::Sum)?;
+    tracing::info!(
+        step,
+        kept = kept.len(),
+        "the ledger is new, the output is not: continuing from it"
+    );
+    let mut rows: BTreeMap<u64, Arc<[u8]>> = kept
+        .into_iter()
+        .map(|part| (part.group, part.rows.into()))
+        .collect();
+    let mut ops = Vec::new();
+    for record in records {
+        if let Record::Taken { take, group, .. } = &record
+            && let Some(rows) = rows.remove(&group.0)
+        {
+            ops.push(Op::Kept {
+                take: *take,
+                step: Step(step),
+                group: *group,
+                rows,
+            });
+        }
+        ops.push(Op::Record(record));
+    }
+    ledger.submit(ops)?;
+    Ok(book)
+}
+
+/// The records that bring a new book to where the output is.
+fn plan(step: u32, cursor: u64, kept: &[u64]) -> Result<(Book, Vec<Record>), BookError> {
+    let mut book = Book::default();
+    let mut records = Vec::new();
+    let mut add = |book: &mut Book, record: Record| {
+        book.apply(&record)?;
+        records.push(record);
+        Ok::<(), BookError>(())
+    };
+    for closed in 0..step {
+        add(&mut book, Record::StepClosed { step: Step(closed) })?;
+    }
+    let next = kept
+        .iter()
+        .map(|group| group + 1)
+        .max()
+        .unwrap_or(0)
+        .max(cursor);
+    // Kept groups may come from before the cursor: they had been recycled.
+    let seen = kept
+        .iter()
+        .copied()
+        .filter(|group| *group < cursor)
+        .chain(cursor..next);
+    for group in seen {
+        let (take, index) = (book.next_take, GroupIndex(group));
+        add(
+            &mut book,
+            Record::Taken {
+                take,
+                group: index,
+                step: Step(step),
+                source: Source::Dataset,
+            },
+        )?;
+        let is_kept = kept.contains(&group);
+        add(
+            &mut book,
+            Record::Ended {
+                take,
+                end: if is_kept {
+                    TakeEnd::Kept
+                } else {
+                    TakeEnd::Lost("ledger_gone".into())
+                },
+                requeue: (!is_kept).then_some(Requeue {
+                    queue: QueueName::Front,
+                    entry: Queued {
+                        group: index,
+                        tries: 0,
+                        samples: false,
+                        due: GroupIndex(0),
+                    },
+                }),
+            },
+        )?;
+    }
+    add(
+        &mut book,
+        Record::Cursor {
+            next_group: GroupIndex(next),
+        },
+    )?;
+    Ok((book, records))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_groups_stay_kept_and_the_others_are_taken_again() {
+        let (book, _) = plan(1, 10, &[4, 11, 13]).unwrap();
+        assert_eq!(book.step, Step(1));
+        assert_eq!(book.kept(), 3);
+        assert_eq!(book.next_group, GroupIndex(14));
+        let again: Vec<u64> = book.front.iter().map(|queued| queued.group.0).collect();
+        assert_eq!(again, [10, 12]);
+        assert_eq!(book.total().lost["ledger_gone"], 2);
+        book.check().unwrap();
+    }
+
+    #[test]
+    fn an_output_with_only_finished_steps_gives_the_cursor() {
+        let (book, _) = plan(2, 64, &[]).unwrap();
+        assert_eq!((book.step, book.next_group), (Step(2), GroupIndex(64)));
+        assert!(book.tallies.is_empty());
+    }
+}

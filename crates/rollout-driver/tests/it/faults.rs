@@ -1,0 +1,270 @@
+//! What breaks, and what the job makes of it.
+
+use std::time::Duration;
+
+use rollout_driver::error::{DriverError, LedgerError};
+use rollout_driver::output::Manifest;
+use rollout_engine::Reason;
+use serde_json::json;
+use sglang_simulator::{Fault, FaultKind};
+
+use crate::rig::{Job, Pool, SUMS, engine, engine_with, eventually, slow_engine};
+
+/// A job on one engine with a fault, which still ends with its target; answers its `recentFailures`.
+async fn survives(fault: Fault) -> Vec<String> {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    pool.simulators[0].add_fault(fault);
+    let mut job = Job::new(&pool.control_url, &json!({}));
+    job.config["timeouts"]["request_seconds"] = json!(1.5);
+    let result = job.run().await.unwrap();
+    let word = job.last_word();
+    assert!(result.success, "{word}");
+    assert_eq!(job.samples(0).len(), 4);
+    pool.stop().await;
+    let failures = word["recentFailures"].as_array().unwrap();
+    failures
+        .iter()
+        .map(|failure| failure["reason"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+fn generate(kind: FaultKind) -> Fault {
+    Fault::new("/generate", kind)
+}
+
+#[tokio::test]
+async fn an_engine_that_fails_costs_refills() {
+    assert_eq!(
+        survives(generate(FaultKind::Status500).times(2)).await,
+        ["server_error"]
+    );
+}
+
+#[tokio::test]
+async fn an_engine_that_dies_in_the_middle_of_a_body_costs_a_refill() {
+    let failures = survives(generate(FaultKind::CutBody).times(2)).await;
+    assert_eq!(failures.len(), 1);
+    let cut = ["bad_gateway", "broken_connection"];
+    assert!(cut.contains(&failures[0].as_str()), "{failures:?}");
+}
+
+#[tokio::test]
+async fn an_engine_that_stalls_costs_a_refill_after_the_deadline() {
+    let failures = survives(generate(FaultKind::Stall).times(1)).await;
+    assert_eq!(failures, ["timed_out"]);
+}
+
+#[tokio::test]
+async fn a_reply_without_ids_is_no_sample() {
+    assert_eq!(
+        survives(generate(FaultKind::MissingIds).times(1)).await,
+        ["bad_reply"]
+    );
+}
+
+#[tokio::test]
+async fn a_reply_with_wrong_counts_is_no_sample() {
+    assert_eq!(
+        survives(generate(FaultKind::WrongCounts).times(1)).await,
+        ["bad_reply"]
+    );
+}
+
+#[tokio::test]
+async fn one_of_two_engines_dies_and_the_job_goes_on() {
+    let pool = Pool::start(vec![engine(&SUMS), engine(&SUMS)]).await;
+    pool.simulators[0].add_fault(Fault {
+        after: 2,
+        ..generate(FaultKind::Death)
+    });
+    let job = Job::new(
+        &pool.control_url,
+        &json!({"rollout": {"batchSize": 6, "concurrency": {"requestsPerEngine": 2}}}),
+    );
+    let result = job.run().await.unwrap();
+    assert!(result.success, "{}", job.last_word());
+    assert!(pool.simulators[0].is_dead());
+    assert_eq!(job.samples(0).len(), 12);
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn when_every_engine_is_dead_the_error_budget_ends_the_job() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    pool.simulators[0].kill();
+    let job = Job::new(
+        &pool.control_url,
+        &json!({"rollout": {"errorBudget": {"infraFailures": 3}}}),
+    );
+    let result = job.run().await.unwrap();
+    assert_eq!(
+        result.reason,
+        Reason::ErrorBudgetExceeded,
+        "{}",
+        job.last_word()
+    );
+    let entry = &job.manifest().steps[0];
+    assert!(!entry.complete);
+    assert_eq!(entry.ledger.taken, entry.ledger.ended());
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_that_the_engine_refuses_is_not_tried_again() {
+    let small = json!({"server": {"contextLength": 16}});
+    let pool = Pool::start(vec![engine_with(&SUMS, &small)]).await;
+    let job = Job::new(
+        &pool.control_url,
+        &json!({"rollout": {"errorBudget": {"consecutiveGroupFailures": 2}}}),
+    );
+    let result = job.run().await.unwrap();
+    assert_eq!(result.reason, Reason::ErrorBudgetExceeded);
+    let word = job.last_word();
+    assert_eq!(word["recentFailures"][0]["reason"], "engine_refused");
+    let failed = &job.manifest().steps[0].ledger.failed;
+    assert!(failed["engine_refused"] >= 2, "{failed:?}");
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn a_router_that_never_answers_is_an_error_with_its_address() {
+    let job = Job::new("http://127.0.0.1:9", &json!({}));
+    let mut job = job;
+    job.config["timeouts"]["router_seconds"] = json!(0.3);
+    let error = job.run().await.unwrap_err();
+    assert!(matches!(error, DriverError::Router { .. }), "{error:?}");
+    assert!(error.to_string().contains("http://127.0.0.1:9"));
+    assert_eq!(job.last_word()["result"]["reason"], "crashed");
+}
+
+#[tokio::test]
+async fn directories_of_another_job_are_refused() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let mut job = Job::new(&pool.control_url, &json!({}));
+    job.run().await.unwrap();
+    job.config["job"]["uid"] = json!("uid-2");
+    let output = job.run().await.unwrap_err();
+    assert!(
+        output.to_string().contains("is the output of job"),
+        "{output}"
+    );
+    job.config["output_dir"] = json!(job.directory.path().join("elsewhere"));
+    let ledger = job.run().await.unwrap_err();
+    assert!(
+        matches!(ledger, DriverError::Ledger(LedgerError::OtherJob { .. })),
+        "{ledger:?}"
+    );
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn another_data_set_is_refused_because_the_cursor_would_point_elsewhere() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let mut job = Job::new(&pool.control_url, &json!({}));
+    job.run().await.unwrap();
+    job.config["spec"]["dataset"]["inline"] = json!([{"prompt": "What is 1 + 2?", "label": "3"}]);
+    let error = job.run().await.unwrap_err();
+    assert!(
+        matches!(error, DriverError::Ledger(LedgerError::OtherDataset { .. })),
+        "{error:?}"
+    );
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn bad_rows_are_named_counted_and_bounded() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let mut job = Job::new(
+        &pool.control_url,
+        &json!({"rollout": {"batchSize": 3, "errorBudget": {"badRows": 2}}}),
+    );
+    let file = job.directory.path().join("rows.jsonl");
+    let good = |n: usize| json!({"prompt": SUMS[n].0, "label": SUMS[n].1}).to_string();
+    let broken = "{\"prompt\": \"What is";
+    let unlabelled = json!({"prompt": "What is 1 + 1?", "label": ["2"]}).to_string();
+    let rows = [good(0), broken.to_owned(), good(1), unlabelled, good(2)];
+    std::fs::write(&file, rows.join("\n")).unwrap();
+    job.config["dataset_path"] = json!(file);
+    let result = job.run().await.unwrap();
+    let word = job.last_word();
+    assert!(result.success, "{word}");
+    assert_eq!(job.manifest().steps[0].ledger.failed["bad_row"], 2);
+    let message = word["recentFailures"][0]["message"].as_str().unwrap();
+    assert!(message.contains("rows.jsonl:4"), "{message}");
+
+    let mut strict = Job::new(&pool.control_url, &json!({"rollout": {"batchSize": 3}}));
+    strict.config["dataset_path"] = json!(file);
+    let result = strict.run().await.unwrap();
+    assert_eq!(result.reason, Reason::ErrorBudgetExceeded);
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn a_later_attempt_takes_the_ledger_away_from_an_older_one() {
+    let pool = Pool::start(vec![slow_engine(2000, 20)]).await;
+    let mut job = Job::new(
+        &pool.control_url,
+        &json!({"sampling": {"maxNewTokens": 2000}}),
+    );
+    let older = rollout_driver::run::Driver::start(job.config())
+        .await
+        .unwrap();
+    let board = older.board().clone();
+    let stop = tokio_util::sync::CancellationToken::new();
+    let mut running = tokio::task::JoinSet::new();
+    running.spawn(older.run(stop.clone()));
+    eventually("samples are in flight", || {
+        board.json()["progress"]["sessions"]["active"].as_u64() > Some(0)
+    })
+    .await;
+    job.config["job"]["attempt"] = json!(2);
+    let newer = rollout_driver::run::Driver::start(job.config())
+        .await
+        .unwrap();
+    stop.cancel();
+    let error = running.join_next().await.unwrap().unwrap().unwrap_err();
+    assert!(
+        matches!(
+            error,
+            DriverError::Ledger(LedgerError::Superseded {
+                attempt: 1,
+                newer: 2
+            })
+        ),
+        "{error:?}"
+    );
+    drop(newer);
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn an_older_attempt_cannot_open_the_ledger_of_a_newer_one() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let mut job = Job::new(&pool.control_url, &json!({}));
+    job.config["job"]["attempt"] = json!(3);
+    job.run().await.unwrap();
+    job.config["job"]["attempt"] = json!(2);
+    let error = job.run().await.unwrap_err();
+    assert!(error.to_string().contains("attempt"), "{error}");
+    assert!(Manifest::read(&job.output()).unwrap().is_some());
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn the_deadline_of_the_job_ends_it_with_what_it_has() {
+    let pool = Pool::start(vec![slow_engine(2000, 60)]).await;
+    let job = Job::new(
+        &pool.control_url,
+        &json!({"activeDeadlineSeconds": 1, "sampling": {"maxNewTokens": 2000}}),
+    );
+    let began = tokio::time::Instant::now();
+    let result = job.run().await.unwrap();
+    assert_eq!(result.reason, Reason::DeadlineExceeded);
+    assert!(
+        began.elapsed() < Duration::from_secs(15),
+        "it did not wait for the engine"
+    );
+    let entry = &job.manifest().steps[0];
+    assert_eq!((entry.complete, entry.ledger.kept), (false, 0));
+    pool.stop().await;
+}
