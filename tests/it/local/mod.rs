@@ -79,7 +79,7 @@ async fn any_process_may_be_killed() {
         "simulate-engine",
         "agent launch",
         "agent exec",
-        "rollout_host",
+        "python",
     ] {
         let home = tempdir();
         let output = home.path().join("out");
