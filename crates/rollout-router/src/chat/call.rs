@@ -155,7 +155,7 @@ async fn generate(
     inner.metrics.tokens(&generation);
     let context = TurnContext {
         messages: plan.messages,
-        request: plan.body.to_vec(),
+        request: &plan.body,
         response: record_body,
         requested_at: plan.requested_at,
         answered_at,

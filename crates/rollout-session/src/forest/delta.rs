@@ -47,30 +47,51 @@ pub(super) fn common_prefix<T: PartialEq>(left: &[T], right: &[T]) -> usize {
     at
 }
 
-/// The first `wanted` items of a sequence, put together from the chain of deltas that ends in it. `link(turn)` gives a turn's own
-/// items, how many it shares with its parent, and the parent.
-pub(super) fn materialize<'a, T: Copy + Default + 'a>(
+/// One turn's own items: how many it shares with its parent, what follows, and the parent.
+pub(super) struct Link<'a, T> {
+    pub(super) shared: usize,
+    pub(super) own: [&'a [T]; 2],
+    pub(super) parent: Option<usize>,
+}
+
+/// The pieces that together are the first `wanted` items of a turn's sequence, from first to last.
+pub(super) fn pieces<'a, T>(
     start: usize,
     wanted: usize,
-    link: impl Fn(usize) -> (usize, [&'a [T]; 2], Option<usize>),
-) -> Vec<T> {
-    let mut full = vec![T::default(); wanted];
-    let mut filled_from = wanted;
+    link: impl Fn(usize) -> Link<'a, T>,
+) -> Vec<&'a [T]> {
+    let mut pieces = Vec::new();
+    let mut end = wanted;
     let mut turn = Some(start);
     while let Some(at) = turn
-        && filled_from > 0
+        && end > 0
     {
-        let (shared, own, parent) = link(at);
-        let mut offset = shared;
-        for part in own {
-            let end = (offset + part.len()).min(filled_from);
-            if end > offset {
-                full[offset..end].copy_from_slice(&part[..end - offset]);
-            }
-            offset += part.len();
-        }
-        filled_from = filled_from.min(shared);
+        let Link {
+            shared,
+            own: [first, second],
+            parent,
+        } = link(at);
+        let wanted = end.saturating_sub(shared);
+        let of_first = wanted.min(first.len());
+        let of_second = (wanted - of_first).min(second.len());
+        pieces.push(&second[..of_second]);
+        pieces.push(&first[..of_first]);
+        end = end.min(shared);
         turn = parent;
     }
-    full
+    pieces.reverse();
+    pieces
+}
+
+/// Number of leading items that the joined pieces and `other` both have.
+pub(super) fn common_prefix_of_pieces<T: PartialEq>(pieces: &[&[T]], other: &[T]) -> usize {
+    let mut at = 0;
+    for piece in pieces {
+        let common = common_prefix(piece, &other[at..]);
+        at += common;
+        if common < piece.len() {
+            break;
+        }
+    }
+    at
 }

@@ -18,7 +18,7 @@ mod line;
 
 pub use line::{Break, Line};
 
-use delta::{Delta, common_prefix, materialize};
+use delta::{Delta, Link, common_prefix_of_pieces, pieces};
 
 use crate::reply::{Generation, Pieces};
 use crate::sample::SampleStatus;
@@ -54,11 +54,11 @@ pub struct Parent {
 
 /// What is recorded beside the tokens of a turn.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct TurnContext {
+pub struct TurnContext<'a> {
     /// Number of messages of the request, if it had messages.
     pub messages: Option<usize>,
     /// Request body as the engine got it.
-    pub request: Vec<u8>,
+    pub request: &'a [u8],
     /// Reply body without what is held in binary form.
     pub response: Vec<u8>,
     /// When the request arrived, in seconds of Unix time.
@@ -222,11 +222,15 @@ impl Forest {
     }
 
     fn leading_ids(&self, id: TurnId, wanted: usize) -> Vec<u32> {
-        materialize(id.index(), wanted, |index| {
+        let link = |index: usize| {
             let turn = &self.turns[index];
-            let own: [&[u32]; 2] = [turn.prompt.own(), &turn.output];
-            (turn.prompt.shared(), own, parent_index(turn))
-        })
+            Link {
+                shared: turn.prompt.shared(),
+                own: [turn.prompt.own(), &turn.output],
+                parent: parent_index(turn),
+            }
+        };
+        pieces(id.index(), wanted, link).concat()
     }
 
     /// Leading tokens that a turn's prompt has in common with its parent.
@@ -236,11 +240,18 @@ impl Forest {
 
     /// Request body of a turn, as the engine got it.
     pub fn request(&self, id: TurnId) -> Vec<u8> {
+        self.request_pieces(id).concat()
+    }
+
+    fn request_pieces(&self, id: TurnId) -> Vec<&[u8]> {
         let wanted = self.turn(id).map_or(0, |turn| turn.request.len());
-        materialize(id.index(), wanted, |index| {
+        pieces(id.index(), wanted, |index| {
             let turn = &self.turns[index];
-            let own: [&[u8]; 2] = [turn.request.own(), &[]];
-            (turn.request.shared(), own, parent_index(turn))
+            Link {
+                shared: turn.request.shared(),
+                own: [turn.request.own(), &[]],
+                parent: parent_index(turn),
+            }
         })
     }
 
@@ -266,7 +277,7 @@ impl Forest {
         &mut self,
         epoch: u64,
         generation: Generation,
-        context: TurnContext,
+        context: TurnContext<'_>,
     ) -> Result<TurnId, StaleEpoch> {
         if epoch != self.epoch {
             return Err(StaleEpoch);
@@ -274,18 +285,18 @@ impl Forest {
         Ok(self.record(generation, context))
     }
 
-    fn record(&mut self, mut generation: Generation, context: TurnContext) -> TurnId {
+    fn record(&mut self, mut generation: Generation, context: TurnContext<'_>) -> TurnId {
         let prompt_ids = std::mem::take(&mut generation.prompt_ids);
         let attached = self.attach(&prompt_ids, context.messages);
         let request_shared = attached.parent.map_or(0, |parent| {
-            common_prefix(&self.request(parent.turn), &context.request)
+            common_prefix_of_pieces(&self.request_pieces(parent.turn), context.request)
         });
         let turn = Turn {
             parent: attached.parent,
             prompt: Delta::new(attached.shared, &prompt_ids),
             output: std::mem::take(&mut generation.output_ids).into(),
             log_probs: std::mem::take(&mut generation.log_probs).into(),
-            request: Delta::new(request_shared, &context.request),
+            request: Delta::new(request_shared, context.request),
             generation,
             messages: context.messages,
             response: context.response.into(),

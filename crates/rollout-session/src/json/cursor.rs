@@ -3,9 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use memchr::memchr2;
-
-use super::{MAX_DEPTH, number};
+use super::{MAX_DEPTH, skip};
 
 /// What is wrong with the JSON, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -91,6 +89,10 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
+    pub(super) fn text(&self) -> &'a str {
+        self.text
+    }
+
     pub(super) fn bytes(&self) -> &'a [u8] {
         self.text.as_bytes()
     }
@@ -111,9 +113,7 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn skip_whitespace(&mut self) {
-        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.byte() {
-            self.at += 1;
-        }
+        self.at = skip::whitespace(self.bytes(), self.at);
     }
 
     pub(super) fn take(&mut self, wanted: u8) -> bool {
@@ -252,42 +252,7 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// Malformed JSON.
     pub fn skip(&mut self) -> Result<()> {
-        match self.kind()? {
-            Kind::Null => self.literal("null"),
-            Kind::Bool => self.boolean().map(|_| ()),
-            Kind::Number => number::span(self).map(|_| ()),
-            Kind::String => self.raw_string().map(|_| ()),
-            Kind::Array => self.array(|_, inner| inner.skip()),
-            Kind::Object => self.skip_object(),
-        }
-    }
-
-    fn skip_object(&mut self) -> Result<()> {
-        self.take(b'{');
-        self.enter()?;
-        self.skip_whitespace();
-        if !self.take(b'}') {
-            loop {
-                self.skip_whitespace();
-                if self.byte() != Some(b'"') {
-                    return self.expected("a key");
-                }
-                self.raw_string()?;
-                self.skip_whitespace();
-                if !self.take(b':') {
-                    return self.expected("':'");
-                }
-                self.skip()?;
-                self.skip_whitespace();
-                if self.take(b'}') {
-                    break;
-                }
-                if !self.take(b',') {
-                    return self.expected("',' or '}'");
-                }
-            }
-        }
-        self.depth -= 1;
+        self.at = skip::value(self.bytes(), self.at, self.depth)?;
         Ok(())
     }
 
@@ -326,46 +291,16 @@ impl<'a> Cursor<'a> {
         Ok(false)
     }
 
-    /// Steps over a string; the span is between the quotes, and the flag says whether it has escapes.
-    fn raw_string(&mut self) -> Result<(Range<usize>, bool)> {
-        if !self.take(b'"') {
-            return self.expected("a string");
-        }
-        let start = self.at;
-        let mut escaped = false;
-        loop {
-            let Some(offset) = memchr2(b'"', b'\\', &self.bytes()[self.at..]) else {
-                self.at = self.text.len();
-                return self.expected("'\"'");
-            };
-            self.at += offset;
-            if self.take(b'"') {
-                return Ok((start..self.at - 1, escaped));
-            }
-            escaped = true;
-            self.at += 1;
-            let digits = match self.byte() {
-                Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => 0,
-                Some(b'u') => 4,
-                _ => return self.expected("an escape"),
-            };
-            self.at += 1;
-            let hex = self.bytes().get(self.at..self.at + digits);
-            if !hex.is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit)) {
-                return self.expected("four hexadecimal digits");
-            }
-            self.at += digits;
-        }
-    }
-
     /// Reads a string. Escapes are resolved; a lone surrogate becomes U+FFFD.
     ///
     /// # Errors
     /// The value is not a string.
     pub fn string(&mut self) -> Result<Cow<'a, str>> {
         self.skip_whitespace();
-        let (span, escaped) = self.raw_string()?;
-        let raw = &self.text[span];
+        let start = self.at;
+        let (end, escaped) = skip::string(self.bytes(), start)?;
+        self.at = end;
+        let raw = &self.text[start + 1..end - 1];
         Ok(if escaped {
             Cow::Owned(unescape(raw))
         } else {

@@ -10,6 +10,7 @@
 mod cursor;
 pub mod edit;
 mod number;
+mod skip;
 
 pub use cursor::{Cursor, JsonError, Key, Kind};
 

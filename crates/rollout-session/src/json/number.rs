@@ -1,15 +1,17 @@
 //! Numbers: exact, and lists of ids without a detour.
 
-use std::ops::Range;
+use memchr::memchr;
 
 use super::cursor::{Cursor, JsonError};
 
 type Result<T> = std::result::Result<T, JsonError>;
 
-/// Steps over a number of the JSON grammar.
-pub(super) fn span(cursor: &mut Cursor<'_>) -> Result<Range<usize>> {
-    let bytes = cursor.bytes();
-    let start = cursor.position();
+/// The offset after the number at `at`, by the JSON grammar.
+pub(super) fn end(bytes: &[u8], at: usize) -> Result<usize> {
+    let wrong = Err(JsonError {
+        expected: "a number",
+        offset: at,
+    });
     let digits = |mut at: usize| {
         let first = at;
         while bytes.get(at).is_some_and(u8::is_ascii_digit) {
@@ -17,17 +19,16 @@ pub(super) fn span(cursor: &mut Cursor<'_>) -> Result<Range<usize>> {
         }
         (at, at - first)
     };
-    let mut at = start + usize::from(bytes.get(start) == Some(&b'-'));
-    let leading_zero = bytes.get(at) == Some(&b'0');
-    let (after, count) = digits(at);
+    let start = at + usize::from(bytes.get(at) == Some(&b'-'));
+    let leading_zero = bytes.get(start) == Some(&b'0');
+    let (mut at, count) = digits(start);
     if count == 0 || (leading_zero && count > 1) {
-        return cursor.expected("a number");
+        return wrong;
     }
-    at = after;
     if bytes.get(at) == Some(&b'.') {
         let (after, count) = digits(at + 1);
         if count == 0 {
-            return cursor.expected("a number");
+            return wrong;
         }
         at = after;
     }
@@ -36,19 +37,42 @@ pub(super) fn span(cursor: &mut Cursor<'_>) -> Result<Range<usize>> {
         at += usize::from(matches!(bytes.get(at), Some(b'+' | b'-')));
         let (after, count) = digits(at);
         if count == 0 {
-            return cursor.expected("a number");
+            return wrong;
         }
         at = after;
     }
-    cursor.advance_to(at);
-    Ok(start..at)
+    Ok(at)
+}
+
+/// Up to seven digits and what follows them, in one step: `(number, digits, byte after them)`. Branches on single digits are what
+/// makes long lists of ids slow.
+fn few_digits(bytes: &[u8], at: usize) -> Option<(u32, usize, u8)> {
+    const ZEROS: u64 = 0x3030_3030_3030_3030;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let word = u64::from_le_bytes(*bytes.get(at..at + 8)?.first_chunk()?);
+    let values = word ^ ZEROS;
+    // The high bit of each byte that is not 0 to 9.
+    let others = (((values & !HIGH) + 0x7676_7676_7676_7676) | values) & HIGH;
+    let count = (others.trailing_zeros() / 8) as usize;
+    if count == 0 || count == 8 || (count > 1 && values.trailing_zeros() >= 8) {
+        return None;
+    }
+    // Eight digits with zeros before, then pairs, quadruples, all.
+    let padded = values << (64 - 8 * count);
+    let pairs = padded.wrapping_mul(10).wrapping_add(padded >> 8);
+    let low = (pairs & 0x0000_00ff_0000_00ff).wrapping_mul(0x000f_4240_0000_0064);
+    let high = ((pairs >> 16) & 0x0000_00ff_0000_00ff).wrapping_mul(0x0000_2710_0000_0001);
+    let number = low.wrapping_add(high) >> 32;
+    Some((u32::try_from(number).ok()?, count, bytes[at + count]))
 }
 
 impl Cursor<'_> {
     fn number_text(&mut self) -> Result<&str> {
         self.skip_whitespace();
-        let span = span(self)?;
-        Ok(std::str::from_utf8(&self.bytes()[span]).unwrap_or_default())
+        let start = self.position();
+        let end = end(self.bytes(), start)?;
+        self.advance_to(end);
+        Ok(self.text().get(start..end).unwrap_or_default())
     }
 
     /// Reads a number, correctly rounded, so that the shortest text of an `f64` gives the same bits again.
@@ -114,21 +138,34 @@ impl Cursor<'_> {
         if !self.take(b'[') {
             return self.expected("a list of token ids");
         }
-        let mut ids = Vec::new();
+        let bytes = self.bytes();
+        let mut at = self.position();
+        let length = memchr(b']', bytes.get(at..).unwrap_or_default()).unwrap_or(0);
+        // Ids of large vocabularies have five digits or six, and a comma.
+        let mut ids = Vec::with_capacity(length / 5);
+        while let Some((id, digits, b',')) = few_digits(bytes, at) {
+            ids.push(id);
+            at += digits + 1;
+        }
+        self.advance_to(at);
+        self.rest_of_ids(&mut ids)?;
+        Ok(ids)
+    }
+
+    /// Reads on one by one: the last id, and whatever has white space or is wrong.
+    fn rest_of_ids(&mut self, ids: &mut Vec<u32>) -> Result<()> {
         self.skip_whitespace();
-        if self.take(b']') {
-            return Ok(ids);
+        if ids.is_empty() && self.take(b']') {
+            return Ok(());
         }
         loop {
             ids.push(self.id()?);
+            self.skip_whitespace();
+            if self.take(b']') {
+                return Ok(());
+            }
             if !self.take(b',') {
-                self.skip_whitespace();
-                if self.take(b']') {
-                    return Ok(ids);
-                }
-                if !self.take(b',') {
-                    return self.expected("',' or ']'");
-                }
+                return self.expected("',' or ']'");
             }
         }
     }

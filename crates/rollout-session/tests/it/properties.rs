@@ -131,7 +131,7 @@ fn play(moves: &[Move], max_trim: usize) -> (Forest, Vec<Truth>) {
         };
         let context = TurnContext {
             messages: a_move.counts_messages.then_some(messages),
-            request: truth.request.clone(),
+            request: &truth.request,
             ..TurnContext::default()
         };
         forest.commit(forest.epoch(), generation, context).unwrap();
