@@ -183,6 +183,11 @@ pub enum FromLauncher {
     Start(Box<Start>),
     /// Run the hook.
     Abort(Abort),
+    /// Tell the command of a session, by SIGTERM, that it is aborted; it may still end by itself.
+    Terminate {
+        /// The session's id.
+        session_id: String,
+    },
     /// End a session.
     Cancel(Cancel),
     /// End.

@@ -83,7 +83,7 @@ impl Link {
                     Ok((stream, _)) if connection.is_empty() => {
                         connection.spawn(self.clone().serve(stream));
                     }
-                    Ok(_) => tracing::warn!("a second connection to the launcher was closed: there is a shim already"),
+                    Ok(_) => tracing::debug!("a second connection was closed: there is a shim already"),
                     Err(error) => {
                         tracing::warn!(%error, "a connection of the shim failed");
                         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -113,6 +113,15 @@ impl Link {
             ));
         }
         receiver
+    }
+
+    /// Tells the shim that a session is aborted.
+    pub(super) fn terminate(&self, session_id: &str) {
+        let session_id = session_id.to_owned();
+        self.shared
+            .inner
+            .lock()
+            .send(FromLauncher::Terminate { session_id });
     }
 
     /// Tells the shim to end a session.

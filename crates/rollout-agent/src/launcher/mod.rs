@@ -277,12 +277,16 @@ impl Launcher {
         let mut pause = CLAIM_PAUSES.0;
         let mut heard = Instant::now();
         loop {
+            let asked = Instant::now();
             match self.pod.router.claim(&claim_id, CLAIM_WAIT).await {
                 Ok(Claimed::Session(claim)) => return Ok(Some(*claim)),
                 Ok(Claimed::Closed) => return Ok(None),
                 Ok(Claimed::Nothing) => {
                     heard = Instant::now();
                     pause = CLAIM_PAUSES.0;
+                    if asked.elapsed() < CLAIM_PAUSES.1 {
+                        sleep(CLAIM_PAUSES.1).await;
+                    }
                 }
                 Err(error)
                     if error.is_transient() && heard.elapsed() < self.config.router_timeout =>

@@ -41,7 +41,7 @@ pub enum RouterError {
         #[source]
         source: serde_json::Error,
     },
-    /// It answered more than [`MAX_ANSWER`].
+    /// It answered more than is read.
     #[error("the router's answer to {call} is too large")]
     TooLarge {
         /// The call.

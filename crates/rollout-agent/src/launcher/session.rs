@@ -88,6 +88,7 @@ pub(super) async fn run(pod: &Arc<Pod>, claim: Claim) -> bool {
                     abort_id = abort.abort_id,
                     "the session is aborted"
                 );
+                pod.link.terminate(&session_id);
                 watchers.spawn(watch_hook(pod.hooks.run(abort), events.clone()));
             }
             Some(Command::Cancel) => pod.link.cancel(&session_id, pod.grace),
@@ -183,6 +184,7 @@ async fn watch_heartbeat(
 async fn watch_events(pod: Arc<Pod>, session_id: String, events: mpsc::Sender<Event>) {
     sleep(EVENTS_DELAY).await;
     loop {
+        let asked = Instant::now();
         match pod.router.event(&session_id, EVENTS_WAIT).await {
             Ok(Some(abort)) => {
                 tracing::debug!(
@@ -191,6 +193,15 @@ async fn watch_events(pod: Arc<Pod>, session_id: String, events: mpsc::Sender<Ev
                     "the router aborts the session"
                 );
                 break drop(events.send(Event::Abort(abort)).await);
+            }
+            // An early answer may say that the session ended at the router.
+            Ok(None) if asked.elapsed() < EVENTS_WAIT / 2 => {
+                if let Ok(SessionState::Ended) =
+                    pod.router.heartbeat(&session_id, RETRY_PAUSE).await
+                {
+                    break drop(events.send(Event::Gone).await);
+                }
+                sleep(RETRY_PAUSE).await;
             }
             Ok(None) => {}
             Err(error) if error.is_gone() => break drop(events.send(Event::Gone).await),

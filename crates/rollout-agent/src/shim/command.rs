@@ -12,7 +12,7 @@ use std::{
 
 use nix::sys::signal::Signal;
 use tokio::{
-    process::Command,
+    process::{Child, Command},
     sync::{mpsc, watch},
     task::JoinSet,
     time::timeout,
@@ -40,8 +40,15 @@ pub(super) struct Commands {
     pub(super) processes: Processes,
 }
 
-/// Set to the grace time when a session is to end.
-type Cancelled = watch::Sender<Option<Duration>>;
+/// What a running session is told; each value is further than the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Told {
+    GoOn,
+    /// It is aborted, and may end by itself.
+    Terminate,
+    /// It is to end within this time.
+    Cancel(Duration),
+}
 
 /// Serves the requests of the shim until they end.
 pub(super) async fn serve(
@@ -51,12 +58,12 @@ pub(super) async fn serve(
 ) {
     let commands = Arc::new(commands);
     let mut running: JoinSet<String> = JoinSet::new();
-    let mut cancels: HashMap<String, Cancelled> = HashMap::new();
+    let mut told: HashMap<String, watch::Sender<Told>> = HashMap::new();
     loop {
         let request = tokio::select! {
             Some(ended) = running.join_next(), if !running.is_empty() => {
                 if let Ok(session_id) = ended {
-                    cancels.remove(&session_id);
+                    told.remove(&session_id);
                 }
                 continue;
             }
@@ -65,39 +72,53 @@ pub(super) async fn serve(
         match request {
             Some(Request::Announce) => tell(&events, FromShim::Ready),
             Some(Request::Start(start)) => {
-                let (cancel, cancelled) = watch::channel(None);
-                cancels.insert(start.session_id.clone(), cancel);
+                let (sender, receiver) = watch::channel(Told::GoOn);
+                told.insert(start.session_id.clone(), sender);
                 let (commands, events) = (Arc::clone(&commands), events.clone());
                 running.spawn(async move {
-                    let ended = commands.run(&start, cancelled).await;
+                    let ended = commands.run(&start, receiver).await;
                     tell(&events, FromShim::ended(ended));
                     start.session_id
                 });
             }
+            Some(Request::Terminate(session_id)) => {
+                if let Some(session) = told.get(&session_id) {
+                    tell_session(session, Told::Terminate);
+                }
+            }
             Some(Request::Cancel(cancel)) => {
-                if let Some(cancelled) = cancels.get(&cancel.session_id) {
-                    cancelled.send_replace(Some(seconds(cancel.grace_seconds)));
+                if let Some(session) = told.get(&cancel.session_id) {
+                    tell_session(session, Told::Cancel(seconds(cancel.grace_seconds)));
                 }
             }
             Some(Request::Abort(abort)) => tell(&events, FromShim::AbortDone(no_hook(abort))),
             Some(Request::EndAll { done, .. }) => {
-                end_all(&mut running, &cancels).await;
-                cancels.clear();
+                end_all(&mut running, &told).await;
+                told.clear();
                 let _ = done.send(());
             }
-            None => return end_all(&mut running, &cancels).await,
+            None => return end_all(&mut running, &told).await,
         }
     }
 }
 
-async fn end_all(running: &mut JoinSet<String>, cancels: &HashMap<String, Cancelled>) {
-    for cancelled in cancels.values() {
-        cancelled.send_replace(Some(Duration::ZERO));
+async fn end_all(running: &mut JoinSet<String>, told: &HashMap<String, watch::Sender<Told>>) {
+    for session in told.values() {
+        tell_session(session, Told::Cancel(Duration::ZERO));
     }
     while running.join_next().await.is_some() {}
 }
 
-/// A command has no hook: it gets SIGTERM when its session is cancelled.
+/// Nothing takes back what a session was told.
+fn tell_session(session: &watch::Sender<Told>, what: Told) {
+    session.send_if_modified(|told| {
+        let further = what > *told;
+        *told = what.max(*told);
+        further
+    });
+}
+
+/// A command has no hook: it gets SIGTERM when its session is aborted.
 fn no_hook(abort: Abort) -> AbortDone {
     AbortDone {
         abort_id: abort.abort_id,
@@ -113,7 +134,7 @@ fn tell(events: &mpsc::UnboundedSender<FromShim>, event: FromShim) {
 }
 
 impl Commands {
-    async fn run(&self, start: &Start, mut cancelled: watch::Receiver<Option<Duration>>) -> Ended {
+    async fn run(&self, start: &Start, mut told: watch::Receiver<Told>) -> Ended {
         let session_id = &start.session_id;
         let files = match SessionFiles::create(&self.directory, start) {
             Ok(files) => files,
@@ -149,18 +170,7 @@ impl Commands {
             }
         };
         let output = Output::of(&mut child, &self.echo);
-        let status = tokio::select! {
-            status = child.wait() => status,
-            grace = told(&mut cancelled) => {
-                signal_group(leader, Signal::SIGTERM);
-                if let Ok(status) = timeout(grace, child.wait()).await {
-                    status
-                } else {
-                    signal_group(leader, Signal::SIGKILL);
-                    child.wait().await
-                }
-            }
-        };
+        let status = wait_or_end(&mut child, leader, &mut told).await;
         let clean = self
             .processes
             .end(&Ending {
@@ -180,11 +190,37 @@ impl Commands {
     }
 }
 
-/// The grace time, once the session is to end.
-async fn told(cancelled: &mut watch::Receiver<Option<Duration>>) -> Duration {
-    match cancelled.wait_for(Option::is_some).await {
-        Ok(grace) => grace.unwrap_or_default(),
-        Err(_) => Duration::ZERO,
+/// Waits for the end of a command, and sees to it once the session is told to end.
+async fn wait_or_end(
+    child: &mut Child,
+    leader: i32,
+    told: &mut watch::Receiver<Told>,
+) -> std::io::Result<ExitStatus> {
+    let mut so_far = Told::GoOn;
+    loop {
+        let now = tokio::select! {
+            status = child.wait() => return status,
+            now = further(told, so_far) => now,
+        };
+        if so_far < Told::Terminate {
+            signal_group(leader, Signal::SIGTERM);
+        }
+        so_far = now;
+        if let Told::Cancel(grace) = now {
+            if let Ok(status) = timeout(grace, child.wait()).await {
+                return status;
+            }
+            signal_group(leader, Signal::SIGKILL);
+            return child.wait().await;
+        }
+    }
+}
+
+/// Waits for something further than `so_far`; a shim that is gone wants the end.
+async fn further(told: &mut watch::Receiver<Told>, so_far: Told) -> Told {
+    match told.wait_for(|told| *told > so_far).await {
+        Ok(told) => *told,
+        Err(_) => Told::Cancel(Duration::ZERO),
     }
 }
 

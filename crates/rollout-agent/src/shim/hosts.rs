@@ -14,12 +14,12 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     Request,
+    aborts::Aborts,
     host::{Host, HostConfig, HostEvent},
+    live::Live,
     processes::{Ending, Processes},
 };
-use crate::wire::{
-    Abort, AbortDone, Cancel, Ended, Fault, FromLauncher, FromShim, HookResult, Start, seconds,
-};
+use crate::wire::{Abort, Cancel, Ended, Fault, FromLauncher, FromShim, Start, seconds};
 
 /// Time beyond the grace time after which a host that does not answer counts as stuck.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
@@ -46,7 +46,7 @@ pub(super) async fn serve(
         current: None,
         next_id: 0,
         waiting: VecDeque::new(),
-        aborts: HashMap::new(),
+        aborts: Aborts::default(),
         state: State::Loading,
         idle_deaths: 0,
     };
@@ -73,22 +73,6 @@ enum State {
     Failed(String),
 }
 
-#[derive(Debug)]
-struct Live {
-    host: Host,
-    ready: bool,
-    retired: bool,
-    sessions: HashSet<String>,
-    /// The processes below it when it became ready: its own, not a session's.
-    keep: HashSet<i32>,
-}
-
-#[derive(Debug)]
-struct PendingAbort {
-    hosts: HashSet<u64>,
-    report: AbortDone,
-}
-
 struct Hosts {
     config: Arc<HostConfig>,
     events: mpsc::UnboundedSender<FromShim>,
@@ -102,7 +86,7 @@ struct Hosts {
     next_id: u64,
     /// Sessions that wait for a process to be ready.
     waiting: VecDeque<Start>,
-    aborts: HashMap<String, PendingAbort>,
+    aborts: Aborts,
     state: State,
     idle_deaths: u32,
 }
@@ -112,6 +96,8 @@ impl Hosts {
         match request {
             Request::Announce => self.announce(),
             Request::Start(start) => self.start(*start),
+            // A function has its hook.
+            Request::Terminate(_) => {}
             Request::Cancel(cancel) => self.cancel(cancel),
             Request::Abort(abort) => self.abort(&abort),
             Request::EndAll { again, done } => {
@@ -147,14 +133,7 @@ impl Hosts {
         self.next_id += 1;
         match Host::start(&self.config, id, self.host_events.clone(), &self.tasks) {
             Ok(host) => {
-                let live = Live {
-                    host,
-                    ready: false,
-                    retired: false,
-                    sessions: HashSet::new(),
-                    keep: HashSet::new(),
-                };
-                self.live.insert(id, live);
+                self.live.insert(id, Live::new(host));
                 self.current = Some(id);
             }
             Err(error) => {
@@ -243,43 +222,18 @@ impl Hosts {
 
     /// The hook runs once in every process that has sessions.
     fn abort(&mut self, abort: &Abort) {
-        let hosts: HashSet<u64> = self
+        let with_sessions = self
             .live
             .iter()
-            .filter(|(_, live)| live.ready && !live.sessions.is_empty())
-            .map(|(id, _)| *id)
-            .collect();
-        let report = AbortDone {
-            abort_id: abort.abort_id.clone(),
-            result: HookResult::None,
-            error: None,
-        };
-        if hosts.is_empty() {
-            return self.tell(FromShim::AbortDone(report));
-        }
+            .filter(|(_, live)| live.ready && !live.sessions.is_empty());
+        let hosts: HashSet<u64> = with_sessions.map(|(id, _)| *id).collect();
         for id in &hosts {
             if let Some(live) = self.live.get(id) {
                 live.host.tell(FromLauncher::Abort(abort.clone()));
             }
         }
-        self.aborts
-            .insert(abort.abort_id.clone(), PendingAbort { hosts, report });
-    }
-
-    fn hook_done(&mut self, id: u64, done: &AbortDone) {
-        let Some(pending) = self.aborts.get_mut(&done.abort_id) else {
-            return;
-        };
-        if !pending.hosts.remove(&id) {
-            return;
-        }
-        if badness(done.result) >= badness(pending.report.result) {
-            pending.report = done.clone();
-        }
-        if pending.hosts.is_empty()
-            && let Some(pending) = self.aborts.remove(&done.abort_id)
-        {
-            self.tell(FromShim::AbortDone(pending.report));
+        if let Some(report) = self.aborts.begin(&abort.abort_id, hosts) {
+            self.tell(FromShim::AbortDone(report));
         }
     }
 
@@ -293,7 +247,11 @@ impl Hosts {
                 }
             }
             HostEvent::Said(FromShim::Ended(ended)) => self.on_ended(id, *ended).await,
-            HostEvent::Said(FromShim::AbortDone(done)) => self.hook_done(id, &done),
+            HostEvent::Said(FromShim::AbortDone(done)) => {
+                if let Some(report) = self.aborts.done(id, &done) {
+                    self.tell(FromShim::AbortDone(report));
+                }
+            }
             HostEvent::Said(FromShim::Stuck { .. }) => self.retire(id),
             HostEvent::Said(message) => {
                 tracing::debug!(?message, "a message of the Python host was ignored");
@@ -392,17 +350,8 @@ impl Hosts {
                 ..Ended::default()
             }));
         }
-        let pending: Vec<String> = self.aborts.keys().cloned().collect();
-        for abort_id in pending {
-            let error = Some(how.to_owned());
-            self.hook_done(
-                id,
-                &AbortDone {
-                    abort_id,
-                    result: HookResult::Failed,
-                    error,
-                },
-            );
+        for report in self.aborts.host_died(id, how) {
+            self.tell(FromShim::AbortDone(report));
         }
         if self.current != Some(id) {
             return;
@@ -437,22 +386,6 @@ impl Hosts {
         self.tasks.close();
         self.tasks.wait().await;
         self.tasks.reopen();
-    }
-}
-
-impl Live {
-    fn start(&mut self, start: Start) {
-        self.sessions.insert(start.session_id.clone());
-        self.host.tell(FromLauncher::Start(Box::new(start)));
-    }
-}
-
-fn badness(result: HookResult) -> u8 {
-    match result {
-        HookResult::None => 0,
-        HookResult::Succeeded => 1,
-        HookResult::Failed => 2,
-        HookResult::TimedOut => 3,
     }
 }
 

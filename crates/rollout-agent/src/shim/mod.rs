@@ -5,13 +5,20 @@
 //!
 //! Guarantees: the user's code gets a clean environment; every session ends exactly once; what a session leaves behind is ended with
 //! it; when the launcher is lost, all sessions are ended at once; output of any length costs 64 KiB.
+//!
+//! Caveats: commands that run at the same time in one shim are processes of one user, who can read each other's environment through
+//! `/proc`: an agent that runs what a policy writes gets a pod of its own (`concurrentSessionsPerPod: 1`). Sessions of a function
+//! share their process by design. What a function starts in a session ends when no session is left in its process; what its module
+//! starts when it is imported stays.
 
+mod aborts;
 mod command;
 mod environment;
 mod files;
 mod guard;
 mod host;
 mod hosts;
+mod live;
 mod log_tail;
 mod output;
 mod processes;
@@ -110,6 +117,8 @@ enum Request {
     /// Say whether sessions can start.
     Announce,
     Start(Box<Start>),
+    /// The session is aborted: its command gets SIGTERM.
+    Terminate(String),
     Cancel(Cancel),
     Abort(Abort),
     /// End all sessions now; `again`: there will be others.
@@ -286,6 +295,7 @@ async fn listen(
     loop {
         let request = match wire::read::<FromLauncher>(&mut reader).await {
             Ok(Some(FromLauncher::Start(start))) => Request::Start(start),
+            Ok(Some(FromLauncher::Terminate { session_id })) => Request::Terminate(session_id),
             Ok(Some(FromLauncher::Cancel(cancel))) => Request::Cancel(cancel),
             Ok(Some(FromLauncher::Abort(abort))) => Request::Abort(abort),
             Ok(Some(FromLauncher::Exit)) => return Connection::Exit,

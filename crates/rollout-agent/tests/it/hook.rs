@@ -1,11 +1,9 @@
 //! The agent's `abort` hook: once per process and abort, in the process that runs the sessions, never in the way of the end.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use crate::{
-    pod::{ONE, Pod, Shape},
+    pod::{ONE, Pod, Shape, eventually},
     router::{FakeRouter, offer},
 };
 
@@ -150,19 +148,38 @@ async fn an_abort_of_one_session_leaves_the_others() {
 }
 
 #[tokio::test]
-async fn a_command_has_no_hook_and_is_told_by_sigterm_at_the_drains_end() {
+async fn a_command_has_no_hook_but_is_told_at_once_and_may_end_by_itself() {
     let router = FakeRouter::start().await;
     let id = router.offer(offer());
-    let script = r#"trap 'echo "{\"told\": true}" > "$ROLLOUT_RESULT_FILE"; exit 0' TERM; touch "$GIVEN_DIR/up"; while :; do sleep 0.02; done"#;
+    let script = r#"
+        trap 'sleep 0.2; echo "{\"told\": true}" > "$ROLLOUT_RESULT_FILE"; exit 0' TERM
+        touch "$GIVEN_DIR/up"
+        while :; do sleep 0.02; done
+    "#;
     let pod = Pod::script(&router, ONE, script);
     let up = pod.directory.path().join("up");
-    crate::pod::eventually("the command", || up.exists()).await;
+    eventually("the command", || up.exists()).await;
     let mut event = abort("a1", 5.0);
-    event["drain_seconds"] = json!(0.1);
+    event["drain_seconds"] = json!(60);
     router.abort(&[&id], &event);
-    let result = tokio::time::timeout(Duration::from_secs(20), router.result(&id))
-        .await
-        .unwrap();
+    let result = router.result(&id).await;
+    assert_eq!(result["outcome"], "completed", "{result:#}");
     assert_eq!(result["hook"]["result"], "none");
-    assert_eq!(result["metadata"], json!({"told": true}), "{result:#}");
+    assert_eq!(result["metadata"], json!({"told": true}));
+}
+
+#[tokio::test]
+async fn a_command_that_ignores_an_abort_is_killed_at_the_drains_end() {
+    let router = FakeRouter::start().await;
+    let id = router.offer(offer());
+    let script = r#"trap '' TERM; touch "$GIVEN_DIR/up"; while :; do sleep 0.02; done"#;
+    let pod = Pod::script(&router, ONE, script);
+    let up = pod.directory.path().join("up");
+    eventually("the command", || up.exists()).await;
+    let mut event = abort("a1", 5.0);
+    event["drain_seconds"] = json!(0.2);
+    router.abort(&[&id], &event);
+    let result = router.result(&id).await;
+    assert_eq!(result["outcome"], "aborted", "{result:#}");
+    assert_eq!(result["signal"], 9);
 }

@@ -1,0 +1,35 @@
+//! A running host process and the sessions in it.
+
+use std::collections::HashSet;
+
+use super::host::Host;
+use crate::wire::{FromLauncher, Start};
+
+#[derive(Debug)]
+pub(super) struct Live {
+    pub(super) host: Host,
+    pub(super) ready: bool,
+    /// It gets no new session.
+    pub(super) retired: bool,
+    pub(super) sessions: HashSet<String>,
+    /// The processes below it when it became ready: its own, not a session's.
+    pub(super) keep: HashSet<i32>,
+}
+
+impl Live {
+    pub(super) fn new(host: Host) -> Self {
+        Self {
+            host,
+            ready: false,
+            retired: false,
+            sessions: HashSet::new(),
+            keep: HashSet::new(),
+        }
+    }
+
+    /// Starts a session in it.
+    pub(super) fn start(&mut self, start: Start) {
+        self.sessions.insert(start.session_id.clone());
+        self.host.tell(FromLauncher::Start(Box::new(start)));
+    }
+}
