@@ -6,10 +6,12 @@
 //!
 //! Caveats: agents share this machine and this user; only on a cluster are they isolated from each other and from the network.
 
+mod agent_command;
 mod agents;
 mod engines;
 mod inputs;
 mod job;
+mod last_word;
 mod progress;
 mod secrets;
 mod service;

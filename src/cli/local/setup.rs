@@ -11,10 +11,11 @@ use serde_json::{Value, json};
 
 use super::{
     Args,
+    agent_command::{self, FunctionFiles},
     agents::{Pods, RouterUrls},
     engines::{EngineFiles, simulator_config, simulator_spec},
     inputs::{self, Code, Content, Inputs},
-    job::read_last_word,
+    last_word,
     progress::{Outcome, say},
     secrets::Secrets,
     service::Spec,
@@ -212,26 +213,13 @@ fn pods(
     let Some(agentic) = &inputs.spec.generate.agentic else {
         return Ok(None);
     };
-    let agent = if let Some(function) = &agentic.agent.function {
-        let parameters =
-            work.write("parameters.json", &serde_json::to_vec(&agentic.parameters)?)?;
-        let mut agent = vec!["--function".to_owned(), function.path.0.clone()];
-        agent.extend(["--python".to_owned(), python.display().to_string()]);
-        agent.extend(["--parameters".to_owned(), parameters.display().to_string()]);
-        if let Some(code) = code {
-            agent.extend(["--code".to_owned(), code.display().to_string()]);
-        }
-        agent
-    } else if let Some(container) = &agentic.agent.container {
-        let command = container_command(&container.template.0).with_context(|| {
-            "spec.generate.agentic.agent.container.template: without a cluster the agent's container needs a `command` that runs on this machine"
-        })?;
-        std::iter::once("--".to_owned()).chain(command).collect()
-    } else {
-        anyhow::bail!(
-            "spec.generate.agentic.agent: only function and container run without a cluster"
-        );
+    let parameters = work.write("parameters.json", &serde_json::to_vec(&agentic.parameters)?)?;
+    let files = FunctionFiles {
+        python,
+        code,
+        parameters: &parameters,
     };
+    let agent = agent_command::arguments(agentic, &files)?;
     let slots = args.pods.min(sessions_at_once(inputs));
     Ok(Some(Pods {
         program: program.to_owned(),
@@ -253,27 +241,6 @@ fn sessions_at_once(inputs: &Inputs) -> u32 {
         .concurrency
         .sessions
         .map_or(u32::MAX, i32::unsigned_abs)
-}
-
-/// Command and arguments of the container named `agent`, or of the first one.
-fn container_command(template: &serde_json::Map<String, Value>) -> Option<Vec<String>> {
-    let containers = template.get("spec")?.get("containers")?.as_array()?;
-    let named = containers
-        .iter()
-        .find(|container| container["name"] == "agent");
-    let container = named.or_else(|| containers.first())?;
-    let texts = |name: &str| {
-        let list = container[name].as_array().into_iter().flatten();
-        list.filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
-    let mut command = texts("command");
-    if command.is_empty() {
-        return None;
-    }
-    command.extend(texts("args"));
-    Some(command)
 }
 
 impl Setup {
@@ -420,12 +387,12 @@ impl Setup {
         let text = fs::read_to_string(&path).with_context(|| {
             format!("the driver ended without a last word in {}", path.display())
         })?;
-        read_last_word(&text)
+        last_word::outcome(&text)
     }
 
     /// Lines that tell a person what there is now.
     pub(super) fn summary(&self) -> Vec<String> {
-        super::job::summary_lines(
+        last_word::summary(
             &fs::read_to_string(self.last_word_path()).unwrap_or_default(),
             &self.work.output,
         )

@@ -1,0 +1,62 @@
+//! The driver's last word: how the job ended, and what a person wants to know then.
+
+use std::path::Path;
+
+use anyhow::Context;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::progress::{Groups, Outcome, Progress};
+
+/// The driver's last word (docs/protocol.md section 5).
+#[derive(Debug, Deserialize)]
+struct LastWord {
+    result: Option<Outcome>,
+    #[serde(default)]
+    progress: Progress,
+    #[serde(default)]
+    teardown: Value,
+    #[serde(default)]
+    output: Value,
+}
+
+/// How the job ended, from the text of the last word.
+pub(super) fn outcome(text: &str) -> anyhow::Result<Outcome> {
+    let word: LastWord =
+        serde_json::from_str(text).context("the driver's last word is not readable")?;
+    word.result.context("the driver ended without a decision")
+}
+
+/// What a person wants to know at the end.
+pub(super) fn summary(text: &str, output: &Path) -> Vec<String> {
+    let Ok(word) = serde_json::from_str::<LastWord>(text) else {
+        return Vec::new();
+    };
+    let Groups {
+        target,
+        kept,
+        filtered,
+        recycled,
+        failed,
+        lost,
+        in_flight: _,
+    } = word.progress.groups;
+    let mut lines = vec![format!(
+        "groups: {kept} kept of {target}, {filtered} filtered, {recycled} recycled, {failed} failed, {lost} lost"
+    )];
+    if let Value::Object(teardown) = &word.teardown
+        && !teardown.is_empty()
+    {
+        let parts = teardown.iter().map(|(name, value)| match value {
+            Value::String(text) => format!("{name} {text}"),
+            other => format!("{name} {other}"),
+        });
+        lines.push(format!(
+            "teardown: {}",
+            parts.collect::<Vec<_>>().join(", ")
+        ));
+    }
+    let samples = word.output["samples"].as_u64().unwrap_or_default();
+    lines.push(format!("samples: {samples} in {}", output.display()));
+    lines
+}
