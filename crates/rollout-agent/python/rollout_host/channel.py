@@ -19,7 +19,9 @@ def plain(value):
 
 def encode(message):
     """One message as a line. Raises `TypeError` or `ValueError` for what JSON cannot carry, NaN and infinities included."""
-    return json.dumps(message, allow_nan=False, default=plain, separators=(",", ":")).encode() + b"\n"
+    text = json.dumps(message, allow_nan=False, default=plain, ensure_ascii=False, separators=(",", ":"))
+    # Python's texts may hold lone surrogates, which no other reader of JSON takes.
+    return text.encode("utf-8", "replace") + b"\n"
 
 
 class Channel:

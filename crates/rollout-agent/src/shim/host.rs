@@ -115,12 +115,12 @@ impl Host {
         tasks.spawn(async move {
             let (read, write) = stream.into_split();
             let said = events.clone();
-            tokio::select! {
-                () = read_all(read, id, said) => {}
-                () = write_all(write, inbox) => {}
-                () = kill.cancelled() => {}
-            }
-            let exited = process.end(&kill).await;
+            let broken = tokio::select! {
+                broken = read_all(read, id, said) => broken,
+                () = write_all(write, inbox) => None,
+                () = kill.cancelled() => None,
+            };
+            let exited = process.end(&kill, broken).await;
             let _ = events.send((id, exited));
         });
         Ok(host)
@@ -145,23 +145,23 @@ impl Drop for Host {
     }
 }
 
+/// Reads to the end; answers what was wrong when it was no message that came.
 async fn read_all(
     read: tokio::net::unix::OwnedReadHalf,
     id: u64,
     events: mpsc::UnboundedSender<(u64, HostEvent)>,
-) {
+) -> Option<String> {
     let mut reader = BufReader::new(read);
     loop {
         match wire::read::<FromShim>(&mut reader).await {
             Ok(Some(message)) => {
                 if events.send((id, HostEvent::Said(message))).is_err() {
-                    return;
+                    return None;
                 }
             }
-            Ok(None) => return,
-            Err(error) => {
-                return tracing::warn!(host = id, %error, "the Python host's protocol broke");
-            }
+            Ok(None) => return None,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return None,
+            Err(error) => return Some(error.to_string()),
         }
     }
 }
@@ -172,10 +172,11 @@ async fn write_all(
 ) {
     while let Some(lines) = wire::next_burst(&mut inbox).await {
         if let Err(error) = write.write_all(&lines).await {
-            return tracing::debug!(%error, "the Python host does not read");
+            tracing::debug!(%error, "the Python host does not read");
+            break;
         }
     }
-    // The sender is gone with the `Host`, which kills; nothing more to say.
+    // What it said before is still to be read, to the end.
     std::future::pending::<()>().await;
 }
 
@@ -189,7 +190,7 @@ struct Running {
 
 impl Running {
     /// Waits for the process, whose protocol is over, and ends what is left.
-    async fn end(mut self, kill: &CancellationToken) -> HostEvent {
+    async fn end(mut self, kill: &CancellationToken, broken: Option<String>) -> HostEvent {
         let status = tokio::select! {
             status = self.child.wait() => status,
             () = wait_or(kill) => {
@@ -205,7 +206,10 @@ impl Running {
         let clean = self.config.processes.end(&ending).await;
         self.config.processes.release(self.pid);
         let log_tail = self.output.last().await;
-        let (how, signal) = describe(status);
+        let (mut how, signal) = describe(status);
+        if let Some(problem) = broken {
+            how = format!("the Python host broke its protocol ({problem}) and was ended");
+        }
         HostEvent::Exited {
             how,
             signal,

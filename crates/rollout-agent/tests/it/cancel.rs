@@ -33,7 +33,12 @@ async fn an_agent_that_hangs_ends_at_its_deadline() {
 /// Swallows cancellation, or blocks in a thread: its process goes, and the next session gets a fresh one.
 #[tokio::test]
 async fn an_agent_that_ignores_its_cancellation_loses_its_process() {
-    for stubborn in ["swallowing", "blocking_the_loop", "blocking_a_thread"] {
+    for stubborn in [
+        "swallowing",
+        "blocking_the_loop",
+        "stopping_its_process",
+        "blocking_a_thread",
+    ] {
         let router = FakeRouter::start().await;
         let id = router.offer(offer_with_deadline(0.5));
         let mut pod = Pod::function(&router, REUSED, &format!("stubborn_agent.{stubborn}"));

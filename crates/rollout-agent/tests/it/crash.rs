@@ -215,7 +215,15 @@ async fn what_an_agent_raises_or_returns_wrongly_is_its_failure_with_the_reason(
             "import asyncio\nasync def run():\n    raise asyncio.CancelledError",
             "cancelled itself",
         ),
+        (
+            "async def run():\n    raise ValueError('half \\ud800 a character')",
+            "half ? a character",
+        ),
         ("async def run():\n    return [1]", "returned a list"),
+        (
+            "async def run():\n    return {'x': 'z' * 5_000_000}",
+            "the limit is 4194304",
+        ),
         (
             "async def run():\n    return {'reward': float('nan')}",
             "what JSON cannot carry",

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import threading
 import time
 import urllib.request
@@ -39,6 +40,11 @@ async def swallowing(base_url):
 async def blocking_the_loop(base_url):
     await arrive(base_url)
     time.sleep(3600)
+
+
+async def stopping_its_process(base_url):
+    await arrive(base_url)
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def blocking_a_thread(base_url):
