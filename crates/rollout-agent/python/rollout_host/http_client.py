@@ -6,7 +6,6 @@ It never blocks the event loop, and bounds what it reads. Idle connections are k
 import asyncio
 import ssl
 import urllib.parse
-import weakref
 
 CONNECT_SECONDS = 10.0
 MAX_HEAD = 64 * 1024
@@ -14,7 +13,7 @@ MAX_BODY = 1024 * 1024 * 1024
 # A server closes idle connections after some time of its own; younger ones are safe to use again.
 IDLE_SECONDS = 15.0
 
-_pools = weakref.WeakKeyDictionary()
+_pools = {}
 
 
 class HttpError(OSError):
@@ -49,9 +48,8 @@ async def request(method, url, body=None, headers=None):
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise HttpError(f"not an http URL: {url!r}")
     loop = asyncio.get_running_loop()
-    pool = _pools.setdefault(loop, {})
     origin = (parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80))
-    idle = pool.setdefault(origin, [])
+    idle = _pool(loop).setdefault(origin, [])
     head = _head(method, parts, body, headers)
     while idle:
         connection = idle.pop()
@@ -66,6 +64,16 @@ async def request(method, url, body=None, headers=None):
         return await _exchange(await _connect(origin), method, head, body, idle)
     except _Unanswered as error:
         raise HttpError(str(error)) from None
+
+
+def _pool(loop):
+    """The idle connections of a loop. Those of loops that are over are dropped: sync agents run one loop per request."""
+    pool = _pools.get(loop)
+    if pool is None:
+        for over in [other for other in list(_pools) if other.is_closed()]:
+            _pools.pop(over, None)
+        pool = _pools[loop] = {}
+    return pool
 
 
 class _Unanswered(Exception):

@@ -124,3 +124,16 @@ async fn an_agent_may_use_multiprocessing() {
     assert_eq!(result["outcome"], "completed", "{result:#}");
     assert_eq!(result["metadata"]["squares"], json!([0, 1, 4]));
 }
+
+#[tokio::test]
+async fn a_sync_agent_may_run_an_event_loop_per_request() {
+    let router = FakeRouter::start().await;
+    let id = router.offer(offer());
+    let _pod = Pod::function(&router, ONE, "sync_http_agent.run");
+    let result = router.result(&id).await;
+    assert_eq!(result["metadata"]["reply"], "4", "{result:#}");
+    assert!(
+        result["metadata"]["more"].as_i64().unwrap() < 10,
+        "{result:#}"
+    );
+}
