@@ -341,8 +341,8 @@ fn report(what: &str, requests: usize, pid: u32, before: (Duration, Duration), s
     let took = started.elapsed();
     let after = cpu(pid);
     let count = u32::try_from(requests).unwrap();
-    let user = (after.0 - before.0).as_secs_f64();
-    let kernel = (after.1 - before.1).as_secs_f64();
+    let user = after.0.saturating_sub(before.0).as_secs_f64();
+    let kernel = after.1.saturating_sub(before.1).as_secs_f64();
     println!(
         "{what}: {requests} requests in {:.1} s; user {:.1} us, kernel {:.1} us per request; {:.0} requests per CPU second",
         took.as_secs_f64(),

@@ -44,7 +44,7 @@ pub(crate) struct Aborter {
 }
 
 /// How long a request is aborted again and again.
-const LONGEST: Duration = Duration::from_secs(3_600);
+const LONGEST: Duration = Duration::from_hours(1);
 
 struct Target {
     sent: Sent,

@@ -116,7 +116,7 @@ impl TurnRequest<'_> {
     ) -> Result<String, ApiError> {
         match self {
             Self::Chat(chat) => chat.rewrite(rid.as_str(), sampling, budget),
-            Self::Generate(generate) => Ok(generate.rewrite(rid.as_str())),
+            Self::Generate(generate) => generate.rewrite(rid.as_str(), sampling),
         }
     }
 }

@@ -2,6 +2,9 @@
 
 use rollout_session::json::{Cursor, JsonError};
 
+use serde_json::Value;
+
+use super::sampling::{Policy, Sampling};
 use super::{Request, rid};
 use crate::error::ApiError;
 use crate::route::Forward;
@@ -61,12 +64,44 @@ impl<'a> GenerateRequest<'a> {
     }
 
     /// The body for the engine.
-    pub(crate) fn rewrite(&self, rid: &str) -> String {
-        let added = format!(
+    pub(crate) fn rewrite(&self, rid: &str, sampling: &Sampling) -> Result<String, ApiError> {
+        let mut added = format!(
             r#""return_logprob":true,"return_prompt_token_ids":true,"stream":false,"rid":"{rid}""#
         );
-        let drop = |key: &str| OWNED.contains(&key);
-        self.request.fields.rewrite(self.request.text, drop, &added)
+        let policy = !sampling.params.is_empty();
+        if policy {
+            added.push_str(r#","sampling_params":"#);
+            added.push_str(&self.sampling_params(sampling)?);
+        }
+        let drop = |key: &str| OWNED.contains(&key) || (policy && key == "sampling_params");
+        Ok(self.request.fields.rewrite(self.request.text, drop, &added))
+    }
+
+    /// The sampling parameters under the session's policy.
+    fn sampling_params(&self, sampling: &Sampling) -> Result<String, ApiError> {
+        let given = self.request.get("sampling_params").unwrap_or("{}");
+        let given = Request::read(given.as_bytes())?;
+        let mut added: Vec<String> = Vec::new();
+        let mut replaced: Vec<&str> = Vec::new();
+        for (key, value) in &sampling.params {
+            let key = native_name(key);
+            if sampling.policy == Policy::Pin || given.get(key).is_none() {
+                added.push(format!("{}:{value}", Value::from(key)));
+                replaced.push(key);
+            }
+        }
+        let drop = |key: &str| replaced.contains(&key);
+        Ok(given.fields.rewrite(given.text, drop, &added.join(",")))
+    }
+}
+
+/// The name of a chat field among the sampling parameters of `/generate`.
+fn native_name(key: &str) -> &str {
+    match key {
+        "max_tokens" | "max_completion_tokens" => "max_new_tokens",
+        "min_tokens" => "min_new_tokens",
+        "seed" => "sampling_seed",
+        other => other,
     }
 }
 

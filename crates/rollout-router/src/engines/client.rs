@@ -1,9 +1,13 @@
 //! HTTP towards the engines.
 //!
 //! Generation and control have connections of their own, so that an abort never queues behind generations. Idle connections are
-//! given up before uvicorn closes them (5 s). A request is only sent again when not a byte of it was written; what may have reached an
-//! engine is never repeated.
+//! given up before uvicorn closes them (5 s).
+//!
+//! A request is sent again in two cases. Nothing of it was written: then any engine may have it. Or it was written to a connection
+//! that had been idle, and that was closed at once, without a byte of an answer: then the same engine is asked once more, under the same id, so
+//! that a twin that did start would be refused as a duplicate. Everything else that may have reached an engine is never repeated.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,12 +20,16 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::Engine;
+use super::connection::{Connector, failed_on_used, note_used};
 use crate::config::{Config, Times};
 use crate::error::ApiError;
 
 const POOL_IDLE: Duration = Duration::from_secs(3);
+/// A connection that the engine had closed before fails at once. One that fails later was closed during the work.
+const AT_ONCE: Duration = Duration::from_millis(250);
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// A request did not get an answer.
@@ -47,7 +55,7 @@ impl From<SendError> for ApiError {
     }
 }
 
-type HttpClient = Client<HttpConnector, Full<Bytes>>;
+type HttpClient = Client<Connector, Full<Bytes>>;
 
 /// The way to the engines.
 #[derive(Debug, Clone)]
@@ -81,7 +89,25 @@ impl Upstream {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Response<Incoming>, SendError> {
-        let request = self.request(engine, Method::POST, path, headers, body);
+        let request = |headers| {
+            let (path, body) = (path.clone(), body.clone());
+            self.request(engine, Method::POST, path, headers, body)
+        };
+        let sent = Instant::now();
+        match self.answer(request(headers.clone())).await? {
+            Ok(response) => Ok(response),
+            Err(error) if sent.elapsed() < AT_ONCE && was_idle_too_long(&error) => {
+                let again = self.answer(request(headers)).await?;
+                again.map_err(|error| classify(&error))
+            }
+            Err(error) => Err(classify(&error)),
+        }
+    }
+
+    async fn answer(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Result<Response<Incoming>, Error>, SendError> {
         let answer = self.generation.request(request);
         let answer = match self.times.first_byte {
             None => answer.await,
@@ -89,7 +115,10 @@ impl Upstream {
                 .await
                 .map_err(|_| SendError::Timeout(limit))?,
         };
-        answer.map_err(|error| classify(&error))
+        if let Ok(response) = &answer {
+            note_used(response);
+        }
+        Ok(answer)
     }
 
     /// Sends a control call and reads the whole answer, bounded in time.
@@ -173,20 +202,34 @@ fn client(connect: Duration) -> HttpClient {
     Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(POOL_IDLE)
-        .build(connector)
+        .build(Connector(connector))
+}
+
+/// Whether a connection that had been used before was closed without a byte of an answer.
+fn was_idle_too_long(error: &Error) -> bool {
+    let closed = causes(error).any(|cause| {
+        let in_http = cause
+            .downcast_ref::<hyper::Error>()
+            .is_some_and(|cause| cause.is_incomplete_message() || cause.is_closed());
+        let in_socket = cause.downcast_ref::<std::io::Error>().is_some_and(|cause| {
+            matches!(
+                cause.kind(),
+                ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+            )
+        });
+        in_http || in_socket
+    });
+    closed && failed_on_used(error)
 }
 
 /// Whether anything of a request can have reached the engine.
 fn classify(error: &Error) -> SendError {
     let text = chain(error);
-    let mut source = std::error::Error::source(error);
-    let mut cancelled = false;
-    while let Some(cause) = source {
-        if let Some(cause) = cause.downcast_ref::<hyper::Error>() {
-            cancelled |= cause.is_canceled();
-        }
-        source = cause.source();
-    }
+    let cancelled = causes(error).any(|cause| {
+        cause
+            .downcast_ref::<hyper::Error>()
+            .is_some_and(hyper::Error::is_canceled)
+    });
     if error.is_connect() || cancelled {
         SendError::NotSent(text)
     } else {
@@ -194,14 +237,18 @@ fn classify(error: &Error) -> SendError {
     }
 }
 
+type Cause = dyn std::error::Error + 'static;
+
+fn causes(error: &Cause) -> impl Iterator<Item = &Cause> {
+    std::iter::successors(error.source(), |cause| cause.source())
+}
+
 /// An error with its causes in one line.
-fn chain(error: &dyn std::error::Error) -> String {
+fn chain(error: &Cause) -> String {
     let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
+    for cause in causes(error) {
         text.push_str(": ");
         text.push_str(&cause.to_string());
-        source = cause.source();
     }
     text
 }

@@ -1,6 +1,7 @@
 //! The engines of the pool: which there are, how they are, which one is next.
 
 mod client;
+mod connection;
 mod health;
 mod probe;
 

@@ -32,7 +32,7 @@ pub(crate) fn get(inner: &Inner, id: HexId) -> Result<Response<Body>, ApiError> 
             "timestamp": answered_at,
             "request_timestamp": requested_at,
             "method": "POST",
-            "path": "/v1/chat/completions",
+            "path": if turn.messages().is_some() { "/v1/chat/completions" } else { "/generate" },
             "request": parsed_bytes(&state.forest.request(turn_id)),
             "response": parsed_bytes(turn.response()),
             "status_code": 200,

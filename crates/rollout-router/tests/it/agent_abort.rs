@@ -113,7 +113,7 @@ async fn every_launcher_is_told_and_hooks_are_counted_per_process() {
 async fn a_silent_launcher_is_reported_and_its_session_ended() {
     let bed = Bed::with(Vec::new(), |config| {
         config.engines = vec!["http://127.0.0.1:1".to_owned()];
-        config.times.heartbeat = std::time::Duration::from_secs(600);
+        config.times.heartbeat = std::time::Duration::from_mins(10);
     })
     .await;
     let silent = pod(&bed, "7", 1).await;
@@ -131,7 +131,7 @@ async fn a_silent_launcher_is_reported_and_its_session_ended() {
 async fn an_event_is_not_given_again_to_a_launcher_that_has_it() {
     let bed = Bed::with(Vec::new(), |config| {
         config.engines = vec!["http://127.0.0.1:1".to_owned()];
-        config.times.heartbeat = std::time::Duration::from_secs(600);
+        config.times.heartbeat = std::time::Duration::from_mins(10);
     })
     .await;
     let pod = pod(&bed, "0", 1).await;

@@ -256,7 +256,7 @@ async fn a_session_that_outlives_its_deadline_is_ended() {
     let bed = alone().await;
     let body = json!({"job": JOB, "assign": true, "deadline_seconds": 60});
     let id = bed.session(body).await;
-    tokio::time::advance(Duration::from_secs(600)).await;
+    tokio::time::advance(Duration::from_mins(10)).await;
     let holder = bed.launcher("0", 1);
     let claimed = holder.post("/agent/claim", claim(1, 0)).await.ok();
     assert_eq!(claimed["deadline_seconds"], 60.0);
@@ -282,7 +282,7 @@ async fn an_idle_session_is_removed() {
     let path = format!("/sessions/{id}");
     let mut minutes = 0;
     while bed.control().get(&path).await.status == 200 {
-        tokio::time::advance(Duration::from_secs(60)).await;
+        tokio::time::advance(Duration::from_mins(1)).await;
         tokio::task::yield_now().await;
         minutes += 1;
     }

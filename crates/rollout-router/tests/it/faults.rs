@@ -102,7 +102,7 @@ async fn errors_of_an_engine_keep_their_status() {
 #[tokio::test]
 async fn an_engine_that_is_not_there_costs_nothing_when_another_one_is() {
     let bed = Bed::with(vec![engine_config(), engine_config()], |config| {
-        config.times.probe = Duration::from_secs(3600);
+        config.times.probe = Duration::from_hours(1);
     })
     .await;
     let id = bed.session(json!({})).await;

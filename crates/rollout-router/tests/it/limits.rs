@@ -45,7 +45,7 @@ async fn turns_of_a_session_are_limited() {
 async fn bytes_of_records_are_limited() {
     let body = json!({"messages": [user("hi")], "max_tokens": 50, "ignore_eos": true});
     let bed = Bed::with(vec![engine_config()], |config| {
-        config.limits.session_bytes = 1_000
+        config.limits.session_bytes = 1_000;
     })
     .await;
     let id = bed.session(json!({})).await;
@@ -58,7 +58,7 @@ async fn bytes_of_records_are_limited() {
         refused.error()
     );
     let bed = Bed::with(vec![engine_config()], |config| {
-        config.limits.total_bytes = 1_000
+        config.limits.total_bytes = 1_000;
     })
     .await;
     let id = bed.session(json!({})).await;
@@ -76,7 +76,7 @@ async fn bytes_of_records_are_limited() {
 #[tokio::test]
 async fn bodies_are_limited() {
     let bed = Bed::with(vec![engine_config()], |config| {
-        config.limits.body_bytes = 1_000
+        config.limits.body_bytes = 1_000;
     })
     .await;
     let id = bed.session(json!({})).await;
@@ -86,7 +86,7 @@ async fn bodies_are_limited() {
     assert_eq!(refused.status, 413);
     assert!(refused.error().contains("larger than 1000 bytes"));
     let bed = Bed::with(vec![engine_config()], |config| {
-        config.limits.reply_bytes = 1_000
+        config.limits.reply_bytes = 1_000;
     })
     .await;
     let id = bed.session(json!({})).await;

@@ -1,8 +1,13 @@
 //! The router in front of simulated engines.
 
 #![expect(
+    clippy::panic,
     clippy::unwrap_used,
     reason = "in the functions that tests share a panic is a failed test"
+)]
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "bodies are written where they are used"
 )]
 
 mod agent_abort;

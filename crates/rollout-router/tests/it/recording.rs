@@ -211,6 +211,25 @@ async fn generate_within_a_session_is_recorded() {
 }
 
 #[tokio::test]
+async fn the_sampling_policy_holds_for_generate_under_its_own_names() {
+    let bed = Bed::start().await;
+    let sampling =
+        json!({"policy": "Pin", "params": {"temperature": 0.5, "max_tokens": 2, "seed": 7}});
+    let id = bed.session(json!({"sampling": sampling})).await;
+    let body = json!({"input_ids": [5], "sampling_params": {"temperature": 1.0, "max_new_tokens": 50, "ignore_eos": true}});
+    bed.agent()
+        .post(&format!("/sessions/{id}/generate"), body)
+        .await
+        .ok();
+    let sent = bed.engine_requests(&id).await.remove(0);
+    let expected =
+        json!({"ignore_eos": true, "temperature": 0.5, "max_new_tokens": 2, "sampling_seed": 7});
+    assert_eq!(sent["sampling_params"], expected);
+    let view = bed.control().get(&format!("/sessions/{id}")).await.ok();
+    assert_eq!(view["records"][0]["path"], "/generate");
+}
+
+#[tokio::test]
 async fn the_story_of_a_session_says_what_it_does() {
     let bed = Bed::with(vec![talkative(Profile::Stock)], |_| {}).await;
     let id = bed.session(json!({"job": "swe", "rollout_id": 3})).await;

@@ -161,7 +161,7 @@ async fn a_session_token_counts_only_where_it_is_required() {
     foreign.post(&path, chat.clone()).await.ok();
 
     let strict = Bed::with(vec![engine_config()], |config| {
-        config.require_session_token = true
+        config.require_session_token = true;
     })
     .await;
     let id = strict.session(json!({"job": "swe", "assign": true})).await;

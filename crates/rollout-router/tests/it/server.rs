@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{Bed, Served, engine_config};
 
-async fn refusal(urls: &[&str]) -> String {
+fn refusal(urls: &[&str]) -> String {
     Router::new(Config::new(urls.iter().copied()))
         .unwrap_err()
         .to_string()
@@ -15,32 +15,13 @@ async fn refusal(urls: &[&str]) -> String {
 
 #[tokio::test]
 async fn engine_urls_that_cannot_work_are_refused_with_what_to_do() {
-    assert!(
-        refusal(&["https://engine:30000"])
-            .await
-            .contains("https is not supported")
-    );
-    assert!(
-        refusal(&["engine:30000"])
-            .await
-            .contains("does not start with http://")
-    );
-    assert!(
-        refusal(&["http://engine:30000/v1"])
-            .await
-            .contains("has a path")
-    );
-    assert!(refusal(&["http://u@engine"]).await.contains("user name"));
-    assert!(
-        refusal(&["http://a:1", "http://a:1/"])
-            .await
-            .contains("given twice")
-    );
-    assert!(
-        refusal(&["::"]).await.contains("is not a URL")
-            || refusal(&["::"]).await.contains("http://")
-    );
-    assert_eq!(refusal(&[]).await, "no engine URL was given");
+    assert!(refusal(&["https://engine:30000"]).contains("https is not supported"));
+    assert!(refusal(&["engine:30000"]).contains("does not start with http://"));
+    assert!(refusal(&["http://engine:30000/v1"]).contains("has a path"));
+    assert!(refusal(&["http://u@engine"]).contains("user name"));
+    assert!(refusal(&["http://a:1", "http://a:1/"]).contains("given twice"));
+    assert!(refusal(&["::"]).contains("is not a URL") || refusal(&["::"]).contains("http://"));
+    assert_eq!(refusal(&[]), "no engine URL was given");
 }
 
 #[tokio::test]

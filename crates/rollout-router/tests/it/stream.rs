@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sglang_simulator::{Fault, FaultKind, Replies, Script};
 
-use crate::support::{Bed, engine_config, user};
+use crate::support::{Bed, engine_config, eventually, slow_engine_config, user};
 
 fn calling() -> sglang_simulator::Config {
     let mut config = engine_config();
@@ -132,19 +132,26 @@ async fn a_long_generation_is_kept_alive_with_comments() {
 }
 
 #[tokio::test]
-async fn an_early_error_keeps_its_status_and_a_late_one_is_an_event() {
-    let bed = Bed::with(vec![calling()], |config| {
-        config.times.keep_alive = Duration::from_millis(300);
-    })
-    .await;
+async fn an_early_error_keeps_its_status() {
+    let bed = Bed::start().await;
     let id = bed.session(json!({})).await;
     let early = bed.chat(&id, json!({"messages": [], "stream": true})).await;
     assert_eq!(early.status, 400);
     assert_eq!(early.headers["content-type"], "application/json");
+}
+
+#[tokio::test]
+async fn a_late_error_is_an_event_that_ends_the_stream() {
+    let bed = Bed::with(vec![slow_engine_config()], |config| {
+        config.times.keep_alive = Duration::from_millis(20);
+    })
+    .await;
     let simulator = &bed.engines[0].simulator;
-    simulator.add_fault(Fault::new("/v1/chat/completions", FaultKind::SlowFirstByte));
-    let mut stream = bed.chat_stream(&id, body("hi", json!({}))).await;
+    let id = bed.session(json!({})).await;
+    let endless = json!({"max_tokens": 20_000, "ignore_eos": true});
+    let mut stream = bed.chat_stream(&id, body("hi", endless)).await;
     assert_eq!(stream.next().await.as_deref(), Some(": keep-alive\n\n"));
+    eventually("the request runs", || simulator.state().running == 1).await;
     simulator.kill();
     let mut rest = String::new();
     while let Some(piece) = stream.next().await {

@@ -294,7 +294,7 @@ pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    if tokio::time::timeout(Duration::from_secs(120), wait)
+    if tokio::time::timeout(Duration::from_mins(2), wait)
         .await
         .is_err()
     {

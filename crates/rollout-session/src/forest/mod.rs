@@ -2,7 +2,7 @@
 //!
 //! A turn holds what it adds to its parent: the ids of its prompt beyond what the parent already has, its output, its request beyond
 //! the parent's request. History is therefore stored once, however many turns repeat it. Which turn is whose parent is decided by
-//! token ids when a turn is committed ([`attach`]); which turns make training samples is decided at collection ([`line`]).
+//! token ids when a turn is committed (`attach`); which turns make training samples is decided at collection (`line`).
 //!
 //! ```text
 //!   turn 1 --extends--> turn 2 --extends--> turn 3      one run: the prompt of each starts with everything before it
@@ -87,6 +87,11 @@ impl Turn {
     /// The edge to the parent; `None` for the first turn of a conversation.
     pub fn parent(&self) -> Option<Parent> {
         self.parent
+    }
+
+    /// Number of messages of the request, if it had messages.
+    pub fn messages(&self) -> Option<usize> {
+        self.messages
     }
 
     /// Output ids.
