@@ -10,6 +10,11 @@ use crate::client::Connection;
 use crate::process::Process;
 
 const REQUESTS: usize = 10_000;
+/// Requests that start at once; the next ones follow when these are in flight. An engine closes a connection that says nothing for 5 s, which a
+/// busy machine can take for 10,000 at once.
+const WAVE: usize = 500;
+
+const LOOK: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Starts them, waits until the engine says that it has them all, lets them end.
@@ -23,35 +28,27 @@ pub(crate) async fn measure() {
         "10000",
         "--kv-cache-tokens",
         "20000000",
+        "--prefill-tokens-per-second",
+        "1000000",
         "--decode-tokens-per-second",
-        "400",
+        "10",
+        "--decode-slowdown-percent",
+        "0",
     ]);
     let url = engine.url("url");
     let started = Instant::now();
     let mut clients = JoinSet::new();
-    for number in 0..REQUESTS {
-        let url = url.clone();
-        clients.spawn(async move {
-            let body = json!({"text": format!("story {number}: {}", "once upon a time ".repeat(40)), "return_logprob": true,
-                "sampling_params": {"max_new_tokens": 512, "ignore_eos": true}});
-            let mut connection = Connection::open(&url).await;
-            connection.ok("POST", "/generate", &[], Bytes::from(body.to_string())).await.len()
-        });
-    }
-    let mut most = 0;
-    while most < REQUESTS as u64 {
-        assert!(
-            started.elapsed() < PATIENCE,
-            "only {most} requests in flight"
-        );
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        let loads = Connection::open(&url)
-            .await
-            .json("GET", "/v1/loads", &Value::Null)
-            .await;
-        let load = &loads["loads"][0];
-        let count = |field: &str| load[field].as_u64().unwrap();
-        most = most.max(count("num_running_reqs") + count("num_waiting_reqs"));
+    for wave in 1..=REQUESTS / WAVE {
+        for number in (wave - 1) * WAVE..wave * WAVE {
+            clients.spawn(story(url.clone(), number));
+        }
+        while requests_at(&url).await < (wave * WAVE) as u64 {
+            assert!(
+                started.elapsed() < PATIENCE,
+                "wave {wave} is not in flight, or requests have ended"
+            );
+            tokio::time::sleep(LOOK).await;
+        }
     }
     let in_flight = started.elapsed();
     let memory = engine.peak_mebibytes().unwrap();
@@ -65,4 +62,22 @@ pub(crate) async fn measure() {
         engine.peak_mebibytes().unwrap(),
         engine.cpu().total().as_secs_f64(),
     );
+}
+
+/// A long request; answers the size of the reply.
+async fn story(url: String, number: usize) -> usize {
+    let prompt = format!("story {number}: {}", "once upon a time ".repeat(40));
+    let body = json!({"text": prompt, "return_logprob": true, "sampling_params": {"max_new_tokens": 512, "ignore_eos": true}});
+    let mut connection = Connection::open(&url).await;
+    let body = Bytes::from(body.to_string());
+    connection.ok("POST", "/generate", &[], body).await.len()
+}
+
+/// Running and waiting, as the engine says.
+async fn requests_at(url: &str) -> u64 {
+    let mut connection = Connection::open(url).await;
+    let loads = connection.json("GET", "/v1/loads", &Value::Null).await;
+    let load = &loads["loads"][0];
+    let count = |field: &str| load[field].as_u64().unwrap();
+    count("num_running_reqs") + count("num_waiting_reqs")
 }

@@ -15,7 +15,7 @@ use crate::spread::Spread;
 use crate::{peer, start_engine, start_router};
 
 const CONNECTIONS: usize = 16;
-const ROUNDS: usize = 9;
+const ROUNDS: usize = 7;
 
 /// A kind of request.
 struct Load {
@@ -71,7 +71,7 @@ fn small() -> Load {
         body: Bytes::from_static(
             br#"{"text":"The capital of France is","sampling_params":{"max_new_tokens":16,"temperature":1.0},"return_logprob":true}"#,
         ),
-        requests_per_connection: 3_000,
+        requests_per_connection: 1_000,
     }
 }
 
@@ -88,7 +88,7 @@ fn large() -> Load {
         body: Bytes::from(format!(
             r#"{{"input_ids":[{ids}],"sampling_params":{{"max_new_tokens":256,"temperature":1.0}},"return_logprob":true}}"#
         )),
-        requests_per_connection: 1_000,
+        requests_per_connection: 400,
     }
 }
 

@@ -2,14 +2,19 @@
 
 use std::io::{BufRead, BufReader};
 use std::ops::Sub;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 
-/// The operator's binary, built with the bench.
-pub(crate) const OPERATOR: &str = env!("CARGO_BIN_EXE_rollout-operator");
+/// The operator's binary: the one built with the bench, or another one to compare with.
+fn operator_binary() -> PathBuf {
+    std::env::var_os("BENCH_OPERATOR").map_or_else(
+        || env!("CARGO_BIN_EXE_rollout-operator").into(),
+        PathBuf::from,
+    )
+}
 
 /// A child process. Killed when it is dropped; those started with `--exit-with-stdin` also end when this process dies.
 #[derive(Debug)]
@@ -48,7 +53,7 @@ impl Process {
 
     /// A part of the operator.
     pub(crate) fn operator(arguments: &[&str]) -> Self {
-        Self::start(Path::new(OPERATOR), arguments)
+        Self::start(&operator_binary(), arguments)
     }
 
     /// A field of the announcement.
