@@ -81,7 +81,10 @@ struct Launch {
 }
 
 #[derive(Debug, ClapArgs)]
-#[expect(clippy::struct_excessive_bools, reason = "they are flags of a command line")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "they are flags of a command line"
+)]
 struct Exec {
     /// Directory that launcher and shim share.
     #[arg(long, value_name = "DIR")]

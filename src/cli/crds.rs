@@ -20,7 +20,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let definitions = crd::all().map(|(file, definition)| (file, yaml_text::write(&definition)));
     match args.dir {
         Some(dir) => write(&dir, &definitions).await?,
-        None => print(&definitions),
+        None => print(&definitions)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -38,9 +38,8 @@ async fn write(dir: &std::path::Path, definitions: &[(&str, String)]) -> anyhow:
     Ok(())
 }
 
-#[expect(clippy::print_stdout, reason = "standard output is data")]
-fn print(definitions: &[(&str, String)]) {
-    for (_, text) in definitions {
-        print!("---\n{text}");
-    }
+fn print(definitions: &[(&str, String)]) -> anyhow::Result<()> {
+    definitions
+        .iter()
+        .try_for_each(|(_, text)| super::data::text_as_it_is(format_args!("---\n{text}")))
 }

@@ -30,16 +30,11 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         super::agent::stop_with_stdin(&stop);
     }
     let driver = Driver::start(config).await?;
-    announce(&driver.status_url());
+    super::data::line(json!({ "status_url": driver.status_url() }))?;
     let result = driver.run(stop).await?;
     tracing::info!(reason = ?result.reason, message = result.message, "the driver ends");
     Ok(match result.reason {
         Reason::Interrupted => ExitCode::from(INTERRUPTED),
         _ => ExitCode::SUCCESS,
     })
-}
-
-#[expect(clippy::print_stdout, reason = "where we listen is data")]
-fn announce(status_url: &str) {
-    println!("{}", json!({ "status_url": status_url }));
 }

@@ -2,6 +2,7 @@
 
 mod agent;
 mod crds;
+mod data;
 mod driver;
 mod local;
 mod logging;

@@ -191,7 +191,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let agents = listeners.agents.local_addr()?;
     let control = listeners.control.local_addr()?;
-    announce(agents, control);
+    announce(agents, control)?;
     let cancel = CancellationToken::new();
     tokio::select! {
         served = router.serve(listeners, cancel.clone()) => served?,
@@ -207,13 +207,12 @@ async fn bind(address: Option<SocketAddr>) -> anyhow::Result<TcpListener> {
         .with_context(|| format!("cannot listen on {address}"))
 }
 
-#[expect(clippy::print_stdout, reason = "the addresses are this command's data")]
-fn announce(agents: SocketAddr, control: SocketAddr) {
+fn announce(agents: SocketAddr, control: SocketAddr) -> anyhow::Result<()> {
     let line = serde_json::json!({
         "agents_url": format!("http://{agents}"),
         "control_url": format!("http://{control}"),
     });
-    println!("{line}");
+    super::data::line(line)
 }
 
 /// Cancels when somebody asks for it. Never ends by itself: the server ends.

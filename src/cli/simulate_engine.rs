@@ -173,7 +173,8 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let listener = TcpListener::bind(&address)
         .await
         .with_context(|| format!("listen on {}:{}", address.0, address.1))?;
-    announce(&format!("http://{}", listener.local_addr()?));
+    let url = format!("http://{}", listener.local_addr()?);
+    super::data::line(json!({ "url": url }))?;
     let stop = super::agent::stop_on_signal()?;
     if exit_with_stdin {
         super::agent::stop_with_stdin(&stop);
@@ -193,11 +194,6 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::SUCCESS
     })
-}
-
-#[expect(clippy::print_stdout, reason = "where we listen is data")]
-fn announce(url: &str) {
-    println!("{}", json!({ "url": url }));
 }
 
 fn set<T>(field: &mut T, value: Option<T>) {

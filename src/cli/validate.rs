@@ -48,8 +48,8 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     // Reading files and evaluating rules blocks; nothing else runs in this process.
     let (objects, findings) = tokio::task::spawn_blocking(move || check(&files, context)).await?;
     match output {
-        Format::Text => print_lines(&findings),
-        Format::Json => print_json(objects, &findings),
+        Format::Text => print_lines(&findings)?,
+        Format::Json => print_json(objects, &findings)?,
     }
     let errors = findings.iter().filter(|finding| finding.is_error()).count();
     let warnings = findings.len() - errors;
@@ -70,16 +70,15 @@ fn check(files: &[PathBuf], context: Context) -> (usize, Vec<Finding>) {
     (sources.documents.len(), findings)
 }
 
-#[expect(clippy::print_stdout, reason = "standard output is data")]
-fn print_lines(findings: &[Finding]) {
-    for finding in findings {
-        println!("{finding}");
-    }
+fn print_lines(findings: &[Finding]) -> anyhow::Result<()> {
+    findings.iter().try_for_each(super::data::line)
 }
 
-#[expect(clippy::print_stdout, reason = "standard output is data")]
-fn print_json(objects: usize, findings: &[Finding]) {
-    println!("{:#}", json!({"objects": objects, "findings": findings}));
+fn print_json(objects: usize, findings: &[Finding]) -> anyhow::Result<()> {
+    super::data::line(format_args!(
+        "{:#}",
+        json!({"objects": objects, "findings": findings})
+    ))
 }
 
 #[expect(clippy::print_stderr, reason = "standard error is talk")]

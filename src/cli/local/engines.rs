@@ -12,8 +12,8 @@ const SEED_STEP: u64 = 1_000_003;
 /// Files that simulated engines read.
 #[derive(Debug, Clone)]
 pub(super) struct EngineFiles {
-    /// The job's data set.
-    pub(super) dataset: PathBuf,
+    /// The rows of the job's data set that can be answered, if there are any.
+    pub(super) dataset: Option<PathBuf>,
     /// Data set of the oracle, when it is not the job's.
     pub(super) oracle_dataset: Option<PathBuf>,
     /// Script of the replies.
@@ -56,8 +56,9 @@ pub(super) fn simulator_config(inputs: &Inputs, files: &EngineFiles, index: u64)
 
 fn replies(inputs: &Inputs, files: &EngineFiles, given: Option<&Value>) -> Value {
     let dataset = &inputs.spec.dataset;
-    let own = dataset.label_key.as_ref().map(
-        |label| json!({"path": files.dataset, "promptKey": dataset.prompt_key.as_deref().unwrap_or("prompt"), "labelKey": label}),
+    let known = files.dataset.as_ref().zip(dataset.label_key.as_ref());
+    let own = known.map(
+        |(path, label)| json!({"path": path, "promptKey": dataset.prompt_key.as_deref().unwrap_or("prompt"), "labelKey": label}),
     );
     let mut replies = match given {
         Some(Value::Object(given)) if !given.is_empty() => Value::Object(given.clone()),

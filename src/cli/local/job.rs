@@ -29,7 +29,7 @@ const RESTARTS: u32 = 8;
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Added to the rungs of the teardown ladder: how long the driver may take after SIGTERM.
-const DRIVER_SLACK: Duration = Duration::from_secs(20);
+const DRIVER_SLACK: Duration = Duration::from_mins(1);
 
 /// What ended the wait for the driver.
 enum End {
@@ -300,10 +300,11 @@ async fn read_status(client: &reqwest::Client, url: &str) -> Option<Status> {
         .ok()
 }
 
-/// Ctrl-C and SIGTERM.
+/// Ctrl-C, SIGTERM, and the end of the terminal.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    hangup: Signal,
 }
 
 impl Signals {
@@ -311,6 +312,7 @@ impl Signals {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
         })
     }
 
@@ -318,6 +320,7 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+            _ = self.hangup.recv() => {}
         }
     }
 }

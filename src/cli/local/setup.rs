@@ -39,6 +39,7 @@ pub(super) struct Setup {
     program: PathBuf,
     python: PathBuf,
     tokenizer: Option<PathBuf>,
+    dataset: PathBuf,
     files: EngineFiles,
     plugin_code: Option<PathBuf>,
     logs: PathBuf,
@@ -70,6 +71,10 @@ pub(super) fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
         Content::File(path) => path.clone(),
         Content::Bytes(bytes) => work.write("dataset.jsonl", bytes)?,
     };
+    let known = known_rows(&inputs, &dataset)?;
+    let known = (!known.is_empty())
+        .then(|| work.write("known.jsonl", &known))
+        .transpose()?;
     let oracle_dataset = inputs
         .oracle_dataset
         .as_ref()
@@ -113,8 +118,9 @@ pub(super) fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
         program,
         python,
         tokenizer: args.tokenizer.clone(),
+        dataset,
         files: EngineFiles {
-            dataset,
+            dataset: known,
             oracle_dataset,
             script,
         },
@@ -154,6 +160,9 @@ fn read_inputs(args: &Args) -> anyhow::Result<Option<Inputs>> {
 /// The engines that run already: from the command line, else from a pool of external engines.
 fn engine_urls(args: &Args, inputs: &Inputs) -> anyhow::Result<Vec<String>> {
     if !args.engines.is_empty() {
+        for url in &args.engines {
+            check_engine_url(url)?;
+        }
         return Ok(args.engines.clone());
     }
     match &inputs.pool.external {
@@ -177,6 +186,42 @@ fn engine_urls(args: &Args, inputs: &Inputs) -> anyhow::Result<Vec<String>> {
             Ok(Vec::new())
         }
     }
+}
+
+/// The rows that simulated engines can know the answers of: bad ones are the driver's to name, by file, line and column.
+fn known_rows(inputs: &Inputs, dataset: &Path) -> anyhow::Result<Vec<u8>> {
+    let spec = &inputs.spec.dataset;
+    let Some(label_key) = &spec.label_key else {
+        return Ok(Vec::new());
+    };
+    let text = fs::read(dataset).with_context(|| dataset.display().to_string())?;
+    let is_known = |line: &&[u8]| {
+        let row: Option<Value> = serde_json::from_slice(line).ok();
+        row.is_some_and(|row| {
+            let prompt = &row[spec.prompt_key()];
+            let has_prompt = prompt.is_string()
+                || prompt
+                    .as_array()
+                    .is_some_and(|messages| !messages.is_empty());
+            has_prompt && !row[label_key].is_null()
+        })
+    };
+    let rows: Vec<&[u8]> = text.split(|byte| *byte == b'\n').filter(is_known).collect();
+    Ok(rows.join(&b'\n'))
+}
+
+fn check_engine_url(url: &str) -> anyhow::Result<()> {
+    let parsed = reqwest::Url::parse(url)
+        .with_context(|| format!("--engine {url}: write http://HOST:PORT"))?;
+    anyhow::ensure!(
+        parsed.scheme() != "https",
+        "--engine {url}: engines are reached over http only"
+    );
+    anyhow::ensure!(
+        parsed.scheme() == "http" && parsed.has_host(),
+        "--engine {url}: write http://HOST:PORT"
+    );
+    Ok(())
 }
 
 fn find_python(python: &Path) -> anyhow::Result<PathBuf> {
@@ -342,7 +387,7 @@ impl Setup {
                 "attempt": self.work.attempt,
             },
             "spec": inputs::spec_value(&self.inputs.spec),
-            "dataset_path": self.files.dataset,
+            "dataset_path": self.dataset,
             "ledger_dir": self.work.directory("ledger")?,
             "output_dir": self.work.output,
             "router_url": router.control_url,

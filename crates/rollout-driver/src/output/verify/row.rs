@@ -47,6 +47,9 @@ pub(super) fn findings(sample: &Sample, kind: Kind, reward: &RewardInfo) -> Vec<
     findings
 }
 
+/// Metadata of a sample that an earlier step began; with `maskOffPolicy` it may train nothing.
+const CARRIED_OVER: &str = "start_rollout_id";
+
 fn positive_log_prob(sample: &Sample) -> Option<(usize, f64)> {
     let log_probs = sample.rollout_log_probs.as_ref()?;
     log_probs
@@ -80,6 +83,7 @@ fn kept_findings(sample: &Sample, reward: &RewardInfo, add: &mut impl FnMut(&'st
         );
     } else if sample.status == SampleStatus::Completed
         && !sample.remove_sample
+        && !sample.metadata.contains_key(CARRIED_OVER)
         && sample.trained_tokens() == 0
     {
         add(
