@@ -15,6 +15,7 @@ pub(crate) struct Budget {
     last_incident: BTreeMap<String, Duration>,
     bad_rows: u32,
     consecutive_failures: u32,
+    consecutive_setups: u32,
     consecutive_filtered: u64,
 }
 
@@ -40,6 +41,14 @@ impl Budget {
                 self.incidents += 1;
             }
         }
+    }
+
+    pub(crate) fn setup_failed(&mut self) {
+        self.consecutive_setups += 1;
+    }
+
+    pub(crate) fn sample_finished(&mut self) {
+        self.consecutive_setups = 0;
     }
 
     pub(crate) fn bad_row(&mut self) {
@@ -85,6 +94,12 @@ impl Budget {
             return Some(Spent::Failures(format!(
                 "{} groups in a row failed",
                 self.consecutive_failures
+            )));
+        }
+        if self.consecutive_setups >= limits.consecutive_group_failures {
+            return Some(Spent::Failures(format!(
+                "{} samples in a row could not be started",
+                self.consecutive_setups
             )));
         }
         if self.consecutive_filtered >= limits.consecutive_filtered {

@@ -45,7 +45,7 @@ pub struct Limits {
     pub infra_incidents: u32,
     /// Bad rows of the data set before the job ends.
     pub bad_rows: u32,
-    /// Group failures in a row before the job ends.
+    /// Group failures in a row, or samples in a row that could not be started, before the job ends.
     pub consecutive_group_failures: u32,
     /// Filtered groups in a row before the data set counts as exhausted.
     pub consecutive_filtered: u64,

@@ -36,6 +36,12 @@ pub enum SampleEnd {
         /// Stable name of the cause; failures of one cause at one time are one incident.
         cause: String,
     },
+    /// What should run cannot be started, and hardly could anywhere (an agent that cannot be imported): as `Infra`, but a few of these
+    /// with no finished sample in between end the job.
+    Setup {
+        /// Stable name of the cause.
+        cause: String,
+    },
     /// It can never succeed (the engine refuses the request): the group fails without a retry.
     Rejected {
         /// Stable name of the reason.
@@ -50,6 +56,11 @@ pub enum Verdict {
     Keep,
     /// Drop it.
     Drop {
+        /// Why; counted by this text.
+        reason: String,
+    },
+    /// There is nothing to judge: no sample of it has a token. The group failed, and its prompt is taken again within limits.
+    Fail {
         /// Why; counted by this text.
         reason: String,
     },

@@ -17,6 +17,9 @@ use crate::router::{CreateSession, Outcome, OutcomeFeed, OutcomeKind, RouterClie
 /// Slack of our own deadline over those that the launcher and the router enforce.
 const SLACK: Duration = Duration::from_mins(1);
 
+/// How a launcher's error begins when the agent cannot be imported or started.
+const NOT_LOADED: &str = "the agent cannot be loaded";
+
 /// Keys that the router sets itself in every chat request.
 const ROUTERS_OWN: [&str; 1] = ["no_stop_trim"];
 
@@ -80,7 +83,7 @@ impl AgenticFn {
             }
             Some(SessionEnd::Outcome(outcome)) if outcome.outcome == OutcomeKind::InfraFailed => {
                 let problem = outcome.error.unwrap_or_else(|| "no reason given".into());
-                Generated::infra("session_infra_failed", &problem)
+                lost(problem)
             }
             Some(SessionEnd::Outcome(outcome)) => {
                 self.collect(&id, &input.sample, Some(&outcome)).await
@@ -162,6 +165,18 @@ impl AgenticFn {
             problem: outcome.and_then(|outcome| outcome.error.clone()),
         })
     }
+}
+
+/// A session that ended without a result. What the launcher could not even load will hardly load elsewhere.
+fn lost(problem: String) -> Generated {
+    if !problem.starts_with(NOT_LOADED) {
+        return Generated::infra("session_infra_failed", &problem);
+    }
+    let mut generated = Generated::infra("agent_not_loaded", &problem);
+    generated.end = SampleEnd::Setup {
+        cause: "agent_not_loaded".to_owned(),
+    };
+    generated
 }
 
 fn not_collected(error: &ClientError) -> Generated {

@@ -170,6 +170,19 @@ pub(super) fn kept(connection: &Connection, step: Step) -> Result<Vec<KeptGroup>
     read().map_err(failed("read the kept groups"))
 }
 
+pub(super) fn kept_groups(
+    connection: &Connection,
+    step: Step,
+) -> Result<Vec<GroupIndex>, LedgerError> {
+    let read = || -> rusqlite::Result<_> {
+        connection
+            .prepare_cached("SELECT group_index FROM kept WHERE step = ?1 ORDER BY group_index")?
+            .query_map([step.0], |row| Ok(GroupIndex(unsigned(row, 0)?)))?
+            .collect()
+    };
+    read().map_err(failed("read the kept groups"))
+}
+
 pub(super) fn partials(
     connection: &Connection,
     group: GroupIndex,

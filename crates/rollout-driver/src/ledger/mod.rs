@@ -131,6 +131,14 @@ impl Ledger {
         load::kept(&self.reader.lock(), step)
     }
 
+    /// The kept groups of a step, without their rows. Blocking.
+    ///
+    /// # Errors
+    /// See [`LedgerError`].
+    pub fn kept_groups(&self, step: Step) -> Result<Vec<GroupIndex>, LedgerError> {
+        load::kept_groups(&self.reader.lock(), step)
+    }
+
     /// The stored samples of a group. Blocking.
     ///
     /// # Errors

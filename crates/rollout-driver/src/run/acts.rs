@@ -261,10 +261,10 @@ impl Shell {
             metrics: self.metrics(),
         };
         self.tasks.spawn(async move {
-            let listed = tokio::task::spawn_blocking(move || ledger.kept(step)).await;
+            let listed = tokio::task::spawn_blocking(move || ledger.kept_groups(step)).await;
             let report = match listed {
                 Ok(Ok(groups)) => {
-                    summary.kept = groups.iter().map(|kept| kept.group.0).collect();
+                    summary.kept = groups.iter().map(|group| group.0).collect();
                     match write_step(output, summary, patience).await {
                         Ok(()) => Report::StepWritten(step),
                         Err(error) => Report::Fatal(error),

@@ -18,6 +18,12 @@ use crate::plugins::{PluginCall, PluginClient};
 /// A filter that raised, or said nothing usable, drops the group with this reason.
 const FILTER_ERROR: &str = "filter_error";
 
+/// A group in which no sample has a token fails with this reason.
+const NOTHING_GENERATED: &str = "nothing_generated";
+
+/// A group in which some samples have no token is dropped with Miles's reason for it.
+const SOME_EMPTY: &str = "group_has_aborted";
+
 /// The filter of a job.
 #[derive(Debug)]
 pub(super) enum GroupFilter {
@@ -70,6 +76,9 @@ impl GroupFilter {
     /// The verdict about a group, whose samples are encoded when it may be kept. Never fails: what is not an answer, or a sample that
     /// breaks an invariant, drops the group with a reason.
     pub(super) async fn decide(&self, samples: Vec<Sample>, scored: &[Scored]) -> Decided {
+        if let Some(decided) = unusable(&samples) {
+            return decided;
+        }
         let (verdict, problem) = match self {
             Self::None => (Verdict::Keep, None),
             Self::NonzeroRewardStd => (filter::nonzero_reward_std(scored), None),
@@ -103,6 +112,47 @@ impl GroupFilter {
             problem: Some(problem),
         }
     }
+}
+
+/// A sample without a token is no row to train on, whatever the filter says. A group that has nothing else failed: agents or engines are
+/// broken, and the error budget must see it.
+fn unusable(samples: &[Sample]) -> Option<Decided> {
+    let is_empty = |sample: &&Sample| sample.tokens.is_empty();
+    let empty = samples.iter().filter(is_empty).count();
+    if empty == 0 {
+        return None;
+    }
+    let reason = if empty == samples.len() {
+        NOTHING_GENERATED
+    } else {
+        SOME_EMPTY
+    };
+    let verdict = if empty == samples.len() {
+        Verdict::Fail {
+            reason: reason.into(),
+        }
+    } else {
+        Verdict::Drop {
+            reason: reason.into(),
+        }
+    };
+    let said = samples
+        .iter()
+        .filter(is_empty)
+        .find_map(|sample| sample.metadata.get("agent_error").and_then(Value::as_str));
+    Some(Decided {
+        verdict,
+        rows: None,
+        problem: Some(said.map_or_else(
+            || "no turn of the session was answered by an engine".to_owned(),
+            |said| last_line(said).to_owned(),
+        )),
+    })
+}
+
+/// The line of a traceback that says what happened.
+fn last_line(text: &str) -> &str {
+    text.trim_end().lines().last().unwrap_or(text)
 }
 
 impl PluginFilter {

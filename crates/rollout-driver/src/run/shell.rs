@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rollout_engine::{
     Command, Event, JobResult, Reason, SampleEnd, SampleKey, Step, StopCause, TakeId,
-    TeardownSummary,
+    TeardownSummary, Verdict,
 };
 use rollout_session::SampleStatus;
 use tokio::sync::{mpsc, watch};
@@ -226,8 +226,10 @@ impl Shell {
             Report::Scored(take, slot, rewards) => self.scored(take, Some(slot), rewards),
             Report::GroupScored(take, rewards) => self.scored(take, None, rewards),
             Report::Filtered(take, decided) => {
-                if let Some(problem) = &decided.problem {
-                    self.counters.failed("filter_error", problem);
+                if let (Some(problem), Verdict::Drop { reason } | Verdict::Fail { reason }) =
+                    (&decided.problem, &decided.verdict)
+                {
+                    self.counters.failed(reason, problem);
                 }
                 if let Some(work) = self.work.get_mut(&take) {
                     work.rows = decided.rows;

@@ -59,7 +59,7 @@ impl Counters {
             None => {}
         }
         let reason = match &generated.end {
-            SampleEnd::Infra { cause } => cause.as_str(),
+            SampleEnd::Infra { cause } | SampleEnd::Setup { cause } => cause.as_str(),
             SampleEnd::Rejected { reason } => reason.as_str(),
             SampleEnd::Finished { .. } | SampleEnd::Aborted { .. } => return,
         };

@@ -284,3 +284,25 @@ async fn a_router_that_restarts_costs_every_session_a_refill() {
     assert_eq!(word["recentFailures"][0]["reason"], "router_restarted");
     pool.stop().await;
 }
+
+#[tokio::test]
+async fn an_agent_that_cannot_be_imported_ends_the_job_with_its_error() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = job(
+        &pool,
+        &json!({"rollout": {"errorBudget": {"consecutiveGroupFailures": 5}}}),
+    );
+    let agents = Agents::start(&pool, "sums", 2, |_, _| Behaviour::NotLoaded);
+    let result = job.run().await.unwrap();
+    assert_eq!(result.reason, Reason::ErrorBudgetExceeded);
+    assert!(
+        result.message.contains("No module named 'openai'"),
+        "{}",
+        result.message
+    );
+    assert!(
+        agents.seen.claims.lock().len() < 12,
+        "it did not go on for long"
+    );
+    pool.stop().await;
+}

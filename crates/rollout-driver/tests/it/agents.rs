@@ -25,6 +25,8 @@ pub(crate) enum Behaviour {
     Hang,
     /// As `Hang`, but the hook raises.
     HangAndRaise,
+    /// The launcher cannot load the agent.
+    NotLoaded,
     /// The pod is lost.
     PodLost,
 }
@@ -120,6 +122,10 @@ impl Pod {
                 json!({"outcome": "agent_failed", "exit_code": 1, "error": "Traceback: boom", "metadata": {}})
             }
             Behaviour::Nothing => json!({"outcome": "completed", "exit_code": 0, "metadata": {}}),
+            Behaviour::NotLoaded => json!({
+                "outcome": "infra_failed",
+                "error": "the agent cannot be loaded: agent.run: ModuleNotFoundError: No module named 'openai'",
+            }),
             Behaviour::PodLost => json!({"outcome": "infra_failed", "error": "evicted"}),
             Behaviour::Hang | Behaviour::HangAndRaise => {
                 self.chat(&base, claim, 1).await;

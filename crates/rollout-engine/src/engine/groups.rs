@@ -190,6 +190,7 @@ impl Engine {
                 self.budget.group_filtered();
                 self.end(take, TakeEnd::Filtered(reason), None, false);
             }
+            Verdict::Fail { reason } => self.fail_group(take, &reason, true),
             Verdict::Keep if self.book.kept() < u64::from(self.config.target) => {
                 self.budget.group_passed();
                 self.end(take, TakeEnd::Kept, None, false);

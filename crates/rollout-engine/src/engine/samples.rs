@@ -32,6 +32,7 @@ impl Engine {
         }
         match end {
             SampleEnd::Finished { scorable, tokens } => {
+                self.budget.sample_finished();
                 group.tokens += tokens;
                 slot.has_samples = true;
                 let wants_score = scorable && self.config.scoring != Scoring::None;
@@ -54,12 +55,16 @@ impl Engine {
                 slot.state = SlotState::Aborted;
                 self.group_moved(key.take);
             }
-            SampleEnd::Infra { .. } if closing => {
+            SampleEnd::Infra { .. } | SampleEnd::Setup { .. } if closing => {
                 slot.state = SlotState::Aborted;
                 self.group_moved(key.take);
             }
             SampleEnd::Aborted { .. } => self.refill(key, "aborted_from_outside", now),
             SampleEnd::Infra { cause } => self.refill(key, &cause, now),
+            SampleEnd::Setup { cause } => {
+                self.budget.setup_failed();
+                self.refill(key, &cause, now);
+            }
             SampleEnd::Rejected { reason } => self.fail_group(key.take, &reason, false),
         }
     }

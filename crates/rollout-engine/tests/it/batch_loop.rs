@@ -524,3 +524,27 @@ fn the_deadline_ends_the_job_with_what_it_has() {
         Reason::DeadlineExceeded
     );
 }
+
+#[test]
+fn an_agent_that_can_be_started_nowhere_ends_the_job_soon() {
+    let mut rig = Rig::start(EngineConfig::new(100, 4, 1000));
+    rig.load_all();
+    let cause = "agent_not_loaded".to_owned();
+    for key in rig.generating().into_iter().take(15) {
+        let cause = cause.clone();
+        rig.end_sample(key, SampleEnd::Setup { cause });
+    }
+    let lucky = rig.generating()[0];
+    rig.finish_sample(lucky);
+    for key in rig.generating().into_iter().take(15) {
+        let cause = cause.clone();
+        rig.end_sample(key, SampleEnd::Setup { cause });
+    }
+    assert!(
+        !rig.engine.progress().tearing_down,
+        "one sample got through in between"
+    );
+    let key = rig.generating()[0];
+    rig.end_sample(key, SampleEnd::Setup { cause });
+    assert!(rig.engine.progress().tearing_down);
+}

@@ -119,6 +119,11 @@ fn sample_end(dice: &mut Dice, weather: &Weather, tearing_down: bool) -> SampleE
             cause: "engine_gone".into(),
         };
     }
+    if dice.percent(weather.infra / 8) {
+        return SampleEnd::Setup {
+            cause: "agent_not_loaded".into(),
+        };
+    }
     if dice.percent(weather.reject) {
         return SampleEnd::Rejected {
             reason: "refused".into(),
