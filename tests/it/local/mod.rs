@@ -1,5 +1,6 @@
 //! `rollout-operator local` as a person runs it: real child processes, real Python, and `kill -9` of each of them.
 
+mod bad_agents;
 mod run;
 
 use std::{path::Path, time::Duration};

@@ -1,0 +1,54 @@
+//! Agents and data that cannot work: the job ends soon, says why, and leaves no wrong row.
+
+use super::run::{self, AGENT, Ended, Run, tempdir};
+
+/// Runs the agent's job with its code, or something else of the manifest, replaced.
+async fn run_with(change: impl Fn(String) -> String) -> (tempfile::TempDir, Ended) {
+    let home = tempdir();
+    let manifest = home.path().join("job.yaml");
+    let text = std::fs::read_to_string(AGENT).unwrap();
+    std::fs::write(&manifest, change(text)).unwrap();
+    let output = home.path().join("out");
+    let ended = Run::start(manifest.to_str().unwrap(), &output).end().await;
+    if output.join("manifest.json").exists() {
+        run::verify(&output).await;
+    }
+    (home, ended)
+}
+
+#[tokio::test]
+async fn an_agent_that_cannot_be_imported_ends_the_job_with_its_reason() {
+    let (_home, ended) =
+        run_with(|text| text.replace("import asyncio", "import no_such_module_at_all")).await;
+    assert_eq!(ended.code, Some(1), "{}", ended.talk);
+    assert!(
+        ended.talk.contains("no_such_module_at_all"),
+        "{}",
+        ended.talk
+    );
+}
+
+#[tokio::test]
+async fn an_agent_that_always_raises_ends_the_job_with_its_reason() {
+    let without_filter = |text: String| text.replace("    filter: {type: NonzeroRewardStd}\n", "");
+    for filter in [false, true] {
+        let (_home, ended) = run_with(|text| {
+            let text = text.replace(
+                "messages = list(prompt)",
+                "raise RuntimeError('no tool server')",
+            );
+            if filter { text } else { without_filter(text) }
+        })
+        .await;
+        assert_eq!(ended.code, Some(1), "{}", ended.talk);
+        assert!(ended.talk.contains("ErrorBudgetExceeded"), "{}", ended.talk);
+        assert!(ended.talk.contains("no tool server"), "{}", ended.talk);
+    }
+}
+
+#[tokio::test]
+async fn a_bad_row_is_named_by_line_and_column() {
+    let (_home, ended) = run_with(|text| text.replace(r#""label": "13"}"#, r#""label": }"#)).await;
+    assert_eq!(ended.code, Some(1), "{}", ended.talk);
+    assert!(ended.talk.contains("dataset.jsonl:2:"), "{}", ended.talk);
+}
