@@ -189,6 +189,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         agents: bind(settings.agents_listen).await?,
         control: bind(settings.control_listen).await?,
     };
+    router.check(&listeners)?;
     let agents = listeners.agents.local_addr()?;
     let control = listeners.control.local_addr()?;
     announce(agents, control)?;

@@ -39,6 +39,19 @@ pub struct Listeners {
 }
 
 impl Router {
+    /// Checks that these listeners may be served.
+    ///
+    /// # Errors
+    /// The control port would be open to anybody.
+    pub fn check(&self, listeners: &Listeners) -> Result<(), ServeError> {
+        let control = listeners.control.local_addr();
+        let control = control.map_err(ServeError::Address)?;
+        if self.inner().config.control_token.is_none() && !control.ip().is_loopback() {
+            return Err(ServeError::OpenControlPort(control));
+        }
+        Ok(())
+    }
+
     /// Serves until `cancel`, then ends what is in flight, all within the shutdown time.
     ///
     /// # Errors
@@ -48,13 +61,10 @@ impl Router {
         listeners: Listeners,
         cancel: CancellationToken,
     ) -> Result<(), ServeError> {
+        self.check(&listeners)?;
         let Listeners { agents, control } = listeners;
-        let control_address = control.local_addr().map_err(ServeError::Address)?;
         let agents_address = agents.local_addr().map_err(ServeError::Address)?;
         let config = &self.inner().config;
-        if config.control_token.is_none() && !control_address.ip().is_loopback() {
-            return Err(ServeError::OpenControlPort(control_address));
-        }
         self.inner().advertise(format!("http://{agents_address}"));
         let connections = TaskTracker::new();
         let drain = CancellationToken::new();

@@ -201,3 +201,30 @@ impl HttpBody for EventStream {
         Poll::Pending
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::of_reply;
+
+    #[test]
+    fn the_stream_is_that_of_miles_byte_for_byte() {
+        let reply = br#"{"id":"c1","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},"finish_reason":"stop","meta_info":{"x":1}}],"usage":{"total_tokens":3}}"#;
+        let stream = of_reply(reply, false);
+        assert_eq!(
+            stream,
+            "data: {\"id\":\"c1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"hello\"},\"finish_reason\":\"stop\"}],\"usage\":{\"total_tokens\":3}}\n\ndata: [DONE]\n\n"
+        );
+    }
+
+    #[test]
+    fn reasoning_is_a_delta_of_its_own_and_empty_tool_calls_are_none() {
+        let reply = br#"{"choices":[{"message":{"content":"","reasoning_content":"hm","tool_calls":[]},"finish_reason":"abort"}]}"#;
+        let stream = of_reply(reply, true);
+        assert!(
+            stream
+                .contains(r#""delta":{"role":"assistant","content":"","reasoning_content":"hm"}"#),
+            "{stream}"
+        );
+        assert!(stream.contains(r#""finish_reason":"abort""#));
+    }
+}
