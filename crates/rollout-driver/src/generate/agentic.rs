@@ -83,7 +83,7 @@ impl AgenticFn {
             }
             Some(SessionEnd::Outcome(outcome)) if outcome.outcome == OutcomeKind::InfraFailed => {
                 let problem = outcome.error.unwrap_or_else(|| "no reason given".into());
-                lost(problem)
+                lost(&problem)
             }
             Some(SessionEnd::Outcome(outcome)) => {
                 self.collect(&id, &input.sample, Some(&outcome)).await
@@ -168,7 +168,7 @@ impl AgenticFn {
 }
 
 /// A session that ended without a result. What the launcher could not even load will hardly load elsewhere.
-fn lost(problem: String) -> Generated {
+fn lost(problem: &str) -> Generated {
     if !problem.starts_with(NOT_LOADED) {
         return Generated::infra("session_infra_failed", &problem);
     }

@@ -3,22 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollout_engine::{GroupIndex, Rung, SampleKey, Step, TakeEnd, TakeId};
+use rollout_engine::{GroupIndex, Rung, SampleKey, Step, TakeId};
 use rollout_session::Sample;
-use sglang_client::Prompt;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::report::{Loaded, Report, Stored, Unloaded};
+use super::report::Report;
+use super::rows::RowSource;
 use super::shell::Shell;
 use super::work::Work;
-use super::writing::{Kept, write_part, write_step};
-use crate::config::seconds;
-use crate::dataset::{Cursor, Dataset};
 use crate::error::DriverError;
-use crate::generate::{GenerateInput, Generated, PromptMaker};
-use crate::ledger::{Ledger, Op};
-use crate::output::{NotKept, StepSummary};
+use crate::generate::{GenerateInput, Generated};
 
 impl Shell {
     pub(super) fn load(&mut self, take: TakeId, group: GroupIndex) {
@@ -125,57 +120,6 @@ impl Shell {
         });
     }
 
-    /// The take is over: its samples go to the ledger, to the output's rest, or nowhere.
-    pub(super) fn settle(&mut self, take: TakeId, end: &TakeEnd, keep_samples: bool) {
-        let Some(work) = self.work.remove(&take) else {
-            return;
-        };
-        work.cancel.cancel();
-        let (group, step) = (work.group, self.step());
-        if let (TakeEnd::Kept, Some(rows)) = (end, &work.rows) {
-            self.counters
-                .kept(work.samples(), &self.setup.scorer.rewards.key);
-            self.ops.push(Op::Kept {
-                take,
-                step,
-                group,
-                rows: Arc::clone(rows),
-            });
-            self.kept.push(Kept {
-                step,
-                group,
-                rows: Arc::clone(rows),
-            });
-        } else {
-            self.write_rest(take, &work, end);
-        }
-        if keep_samples {
-            let slots = work.stored(step.0, self.setup.generate.resumes());
-            self.ops.push(Op::Partials { group, slots });
-        } else if work.has_stored {
-            self.ops.push(Op::ForgetPartials { group });
-        }
-    }
-
-    fn write_rest(&mut self, take: TakeId, work: &Work, end: &TakeEnd) {
-        if !self.setup.config.spec.output.include_all {
-            return;
-        }
-        let samples: Vec<Sample> = work.samples().cloned().collect();
-        let output = Arc::clone(&self.setup.output);
-        let (group, step, end) = (work.group, self.step(), end.clone());
-        self.tasks.spawn_blocking(move || {
-            let why = NotKept {
-                take: take.0,
-                state: end.state(),
-                reason: end.reason(),
-            };
-            if let Err(error) = output.not_kept(step.0, group.0, why, &samples) {
-                tracing::warn!(%error, %take, "samples that were not kept are not in the output");
-            }
-        });
-    }
-
     pub(super) fn climb(&mut self, rung: Rung, within: Duration) {
         if matches!(rung, Rung::Drain | Rung::Collect) {
             return;
@@ -208,76 +152,6 @@ impl Shell {
             }
         });
     }
-
-    pub(super) fn write_part(&mut self, kept: Kept) {
-        let output = Arc::clone(&self.setup.output);
-        let reports = self.setup.reports.clone();
-        let patience = seconds(self.setup.config.timeouts.output_seconds);
-        self.tasks.spawn(async move {
-            let report = match write_part(output, kept, patience).await {
-                Ok(()) => Report::PartWritten,
-                Err(error) => Report::Fatal(error),
-            };
-            drop(reports.send(report));
-        });
-    }
-
-    /// Kept groups of an earlier process: their parts are written again, which changes nothing where they are whole.
-    pub(super) fn write_again(&mut self) {
-        let step = self.step();
-        match self.setup.ledger.kept(step) {
-            Ok(groups) => {
-                for group in groups {
-                    let kept = Kept {
-                        step,
-                        group: group.group,
-                        rows: group.rows.into(),
-                    };
-                    self.outbox.submitted(0, kept);
-                }
-                for kept in self.outbox.committed(0) {
-                    self.write_part(kept);
-                }
-            }
-            Err(error) => self.fatal(error.into()),
-        }
-    }
-
-    pub(super) fn write_due_step(&mut self) {
-        let Some((step, complete)) = self.outbox.due() else {
-            return;
-        };
-        let (output, ledger) = (
-            Arc::clone(&self.setup.output),
-            Arc::clone(&self.setup.ledger),
-        );
-        let reports = self.setup.reports.clone();
-        let patience = seconds(self.setup.config.timeouts.output_seconds);
-        let mut summary = StepSummary {
-            step: step.0,
-            complete,
-            kept: Vec::new(),
-            ledger: self.setup.engine.book().current(),
-            metrics: self.metrics(),
-        };
-        self.tasks.spawn(async move {
-            let listed = tokio::task::spawn_blocking(move || ledger.kept_groups(step)).await;
-            let report = match listed {
-                Ok(Ok(groups)) => {
-                    summary.kept = groups.iter().map(|group| group.0).collect();
-                    match write_step(output, summary, patience).await {
-                        Ok(()) => Report::StepWritten(step),
-                        Err(error) => Report::Fatal(error),
-                    }
-                }
-                Ok(Err(error)) => Report::Fatal(error.into()),
-                Err(error) => Report::Fatal(DriverError::Output {
-                    problem: error.to_string(),
-                }),
-            };
-            drop(reports.send(report));
-        });
-    }
 }
 
 /// The report that every execution owes, also when its task panics.
@@ -307,79 +181,5 @@ impl Drop for Owed {
             self.reports
                 .send(Report::Generated(self.key, Box::new(generated))),
         );
-    }
-}
-
-/// Where prompts are loaded from. Blocking.
-struct RowSource {
-    dataset: Arc<Dataset>,
-    ledger: Arc<Ledger>,
-    /// None for agents, which get the prompt as it is.
-    prompts: Option<PromptMaker>,
-    samples_per_prompt: u32,
-    max_prompt_tokens: Option<usize>,
-    stored: bool,
-}
-
-impl RowSource {
-    fn load(&self, group: GroupIndex) -> Result<Loaded, Unloaded> {
-        let bad_row = |problem: String| Unloaded::BadRow(problem);
-        let mut row = self
-            .dataset
-            .next_group(&mut self.cursor(group))
-            .map_err(|error| bad_row(error.to_string()))?;
-        let mut prompt = None;
-        if let Some(maker) = &self.prompts {
-            let location = self.dataset.location(row.row);
-            let made = maker
-                .make(&mut row)
-                .map_err(|error| bad_row(format!("{location}: {error}")))?;
-            if let (Prompt::Ids(ids), Some(limit)) = (&made, self.max_prompt_tokens)
-                && ids.len() > limit
-            {
-                return Err(Unloaded::Skipped("prompt_too_long"));
-            }
-            prompt = Some(Arc::new(made));
-        }
-        Ok(Loaded {
-            row,
-            prompt,
-            stored: self.stored_samples(group),
-        })
-    }
-
-    /// The place of a group: groups are counted over all rows of all epochs.
-    fn cursor(&self, group: GroupIndex) -> Cursor {
-        let rows = self.dataset.rows().max(1);
-        let index = i64::try_from(group.0).unwrap_or(i64::MAX);
-        Cursor {
-            epoch: group.0 / rows,
-            offset: group.0 % rows,
-            group_index: index,
-            sample_index: index.saturating_mul(i64::from(self.samples_per_prompt)),
-        }
-    }
-
-    /// Samples of an earlier take. What cannot be read is generated anew: nothing is lost but work.
-    fn stored_samples(&self, group: GroupIndex) -> Vec<Stored> {
-        if !self.stored {
-            return Vec::new();
-        }
-        let slots = self.ledger.partials(group).unwrap_or_else(|error| {
-            tracing::warn!(%error, %group, "stored samples cannot be read");
-            Vec::new()
-        });
-        let read = slots.into_iter().filter_map(|slot| {
-            let samples: Vec<Sample> = serde_json::from_slice(&slot.samples)
-                .inspect_err(|error| tracing::warn!(%error, %group, "stored samples are damaged"))
-                .ok()?;
-            Some(Stored {
-                slot: slot.slot,
-                finished: slot.finished,
-                scored: slot.scored,
-                samples,
-            })
-        });
-        read.collect()
     }
 }

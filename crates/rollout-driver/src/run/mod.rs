@@ -5,10 +5,13 @@
 
 mod acts;
 mod filter;
+mod parts;
 mod rebuild;
 mod report;
+mod rows;
 mod rungs;
 mod scoring;
+mod settling;
 mod setup;
 mod shell;
 mod show;

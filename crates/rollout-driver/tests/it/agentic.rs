@@ -51,7 +51,7 @@ async fn agents_make_samples_that_carry_their_reward_and_their_tool_time() {
         assert!(sample.loss_mask.is_some());
         assert!(!sample.metadata.contains_key("accumulated_token_ids"));
     }
-    let claims = agents.seen.claims.lock();
+    let claims = agents.seen.claims.lock().clone();
     let kwargs = claims[0]["request_kwargs"].as_object().unwrap();
     let mut keys: Vec<&str> = kwargs.keys().map(String::as_str).collect();
     keys.sort_unstable();
@@ -70,7 +70,6 @@ async fn agents_make_samples_that_carry_their_reward_and_their_tool_time() {
     );
     let status = job.last_word();
     assert_eq!(status["teardown"]["hook"], "NoHook");
-    drop(claims);
     pool.stop().await;
 }
 
