@@ -200,6 +200,19 @@ impl Flights {
         gate.sent(|scope| scope.session == Some(session))
     }
 
+    /// Ends a request whose clients are gone; answers where it was sent, if it was.
+    pub(crate) fn cancel(&self, number: u64, reason: &str) -> Option<Sent> {
+        let mut gate = self.gate.lock();
+        let flight = gate.flights.get_mut(&number)?;
+        flight.cancelled = Some(reason.to_owned());
+        let (engine, rids) = flight.sent.clone()?;
+        Some(Sent {
+            number,
+            engine,
+            rids,
+        })
+    }
+
     /// The request that has this id at an engine.
     pub(crate) fn find(&self, rid: &str) -> Option<Sent> {
         let gate = self.gate.lock();
@@ -262,6 +275,11 @@ impl Ticket {
     /// The engine has said its last word on the request.
     pub(crate) fn prove(&mut self) {
         self.proven = true;
+    }
+
+    /// Its number in the registry.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     /// Whether the engine has said its last word.

@@ -41,11 +41,6 @@ impl InFlight {
             ticket.prove();
         }
     }
-
-    /// The engine broke off: there is nothing to abort, and no proof that it ended.
-    pub(crate) fn broke_off(&mut self) {
-        self.ticket = None;
-    }
 }
 
 impl Drop for InFlight {
@@ -98,7 +93,8 @@ impl HttpBody for Relay {
                         this.flight.ended();
                     }
                 }
-                Some(Err(_)) => this.flight.broke_off(),
+                // Whether the engine works on is not known: dropping the body aborts the request.
+                Some(Err(_)) => {}
                 None => this.flight.ended(),
             }
             return Poll::Ready(frame.map(|frame| frame.map_err(BodyError::from)));

@@ -68,6 +68,7 @@ pub(super) async fn run(inner: Arc<Inner>, session: Arc<Session>, plan: CallPlan
     };
     let started = Instant::now();
     let clients = plan.reply.clone();
+    let flight = plan.ticket.number();
     let work = work(&inner, &session, plan);
     tokio::pin!(work);
     let reply = loop {
@@ -79,7 +80,7 @@ pub(super) async fn run(inner: Arc<Inner>, session: Arc<Session>, plan: CallPlan
             continue;
         }
         inner.metrics.client_gone();
-        let sent = inner.flights.find(listed.rid.as_str());
+        let sent = inner.flights.cancel(flight, "the client went away");
         inner
             .aborter
             .abort_in_background(sent.into_iter().collect());

@@ -212,3 +212,24 @@ async fn an_engine_leaves_and_comes_back_with_its_probes() {
     tokio::time::timeout(limit, ready_is(200)).await.unwrap();
     assert!(!simulator.state().paths.contains_key("/health"));
 }
+
+#[tokio::test]
+async fn a_passed_answer_that_breaks_off_breaks_off_for_the_client_too() {
+    use http_body_util::{BodyExt, Full};
+
+    let bed = Bed::start().await;
+    let simulator = &bed.engines[0].simulator;
+    simulator.add_fault(Fault::new("/generate", FaultKind::CutBody).times(1));
+    let body = json!({"input_ids": [5], "sampling_params": {"max_new_tokens": 4}});
+    let request = http::Request::post("/generate")
+        .body(Full::new(bytes::Bytes::from(body.to_string())))
+        .unwrap();
+    let response = bed.router.control_service().respond(request).await;
+    assert_eq!(response.status(), 200);
+    assert!(response.into_body().collect().await.is_err());
+    eventually("the engine was told", || {
+        simulator.state().paths.contains_key("/abort_request")
+    })
+    .await;
+    bed.control().post("/generate", body).await.ok();
+}
