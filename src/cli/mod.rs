@@ -65,7 +65,7 @@ pub async fn main() -> ExitCode {
     let cli = Cli::parse();
     logging::init(cli.command.log_level());
     let result = match cli.command {
-        Command::Local(args) => local::run(args).await,
+        Command::Local(args) => Box::pin(local::run(args)).await,
         Command::Validate(args) => validate::run(args).await,
         Command::Crds(args) => crds::run(args).await,
         Command::Samples(args) => samples::run(args).await,

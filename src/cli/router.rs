@@ -243,5 +243,5 @@ async fn stop(with_stdin: bool, cancel: &CancellationToken) {
     }
     tracing::info!("stopping");
     cancel.cancel();
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }

@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    fn of(agent: Value) -> Result<Vec<String>, AgentError> {
+    fn of(agent: &Value) -> Result<Vec<String>, AgentError> {
         let agentic: Agentic = serde_json::from_value(json!({ "agent": agent })).unwrap();
         let files = FunctionFiles {
             python: Path::new("python3"),
@@ -118,7 +118,8 @@ mod tests {
     fn a_function_gets_its_files_and_variables() {
         let template = json!({"spec": {"containers": [{"name": "agent", "env": [{"name": "A", "value": "1"}]}]}});
         let arguments =
-            of(json!({"function": {"path": "m.run", "image": "i", "template": template}})).unwrap();
+            of(&json!({"function": {"path": "m.run", "image": "i", "template": template}}))
+                .unwrap();
         let expected = [
             "--env",
             "A=1",
@@ -137,12 +138,12 @@ mod tests {
     #[test]
     fn a_container_needs_a_command() {
         let container = |container: Value| json!({"container": {"template": {"spec": {"containers": [container]}}}});
-        let arguments = of(container(
+        let arguments = of(&container(
             json!({"name": "x", "image": "i", "command": ["./agent"], "args": ["-v"]}),
         ))
         .unwrap();
         assert_eq!(arguments, ["--", "./agent", "-v"]);
-        let refused = of(container(json!({"name": "x", "image": "i"}))).unwrap_err();
+        let refused = of(&container(json!({"name": "x", "image": "i"}))).unwrap_err();
         assert!(
             refused
                 .to_string()
@@ -151,7 +152,7 @@ mod tests {
         );
         let secret = json!({"name": "x", "command": ["a"], "env": [{"name": "KEY", "valueFrom": {"secretKeyRef": {}}}]});
         assert!(
-            of(container(secret))
+            of(&container(secret))
                 .unwrap_err()
                 .to_string()
                 .contains("KEY has a valueFrom")

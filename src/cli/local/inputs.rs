@@ -13,6 +13,7 @@ use kube::ResourceExt;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use super::secrets::hex;
 use crate::api::{
     job::{Dataset, RolloutJob, RolloutJobSpec},
     manifest::Manifests,
@@ -88,11 +89,7 @@ impl Content {
                 }
             }
         }
-        Ok(hash
-            .finalize()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect())
+        Ok(hex(&hash.finalize()))
     }
 }
 

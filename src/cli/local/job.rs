@@ -1,6 +1,6 @@
 //! One run: starts everything in order, waits for the driver's verdict, ends everything in the reverse order.
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{path::Path, process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use serde_json::Value;
@@ -55,7 +55,7 @@ pub(super) async fn run(setup: Setup) -> anyhow::Result<ExitCode> {
     while let Some(ended) = services.join_next().await {
         match ended {
             Ok(Err(error)) if result.is_ok() => {
-                tracing::debug!(%error, "a service failed after the job was over")
+                tracing::debug!(%error, "a service failed after the job was over");
             }
             Ok(Err(error)) => say(&format!("error: {error}")),
             Ok(Ok(())) => {}
@@ -97,7 +97,7 @@ async fn start(
     spec: impl Fn(&Value) -> Spec + Send + Sync + 'static,
 ) -> anyhow::Result<Value> {
     let (announced, mut ready) = watch::channel(Value::Null);
-    let announces = spec(&Value::Null).announces;
+    let waits = spec(&Value::Null).announces;
     services.spawn(keep_running(
         spec,
         RESTARTS,
@@ -105,7 +105,7 @@ async fn start(
         announced,
         cancel.clone(),
     ));
-    if !announces {
+    if !waits {
         return Ok(Value::Null);
     }
     tokio::select! {
@@ -162,7 +162,7 @@ async fn start_router(
 /// Runs the driver, again after a crash, until it has decided or must not go on.
 async fn drive(
     setup: &Setup,
-    config: &PathBuf,
+    config: &Path,
     services: &mut Services,
     signals: &mut Signals,
     display: &mut Display,
@@ -217,7 +217,7 @@ async fn watch_driver(
         .context("the driver did not say its status_url")?
         .to_owned();
     let mut ticks = interval(POLL);
-    let far = Instant::now() + Duration::from_secs(365 * 86_400);
+    let far = Instant::now() + Duration::from_hours(365 * 24);
     loop {
         tokio::select! {
             status = driver.wait() => {
@@ -274,16 +274,10 @@ async fn wind_down(
         }
     })
     .await;
+    driver.stop(Duration::ZERO).await;
     match ended {
-        Ok(decided) => {
-            let decided = decided?;
-            driver.stop(Duration::ZERO).await;
-            Ok(decided)
-        }
-        Err(_) => {
-            driver.stop(Duration::ZERO).await;
-            Ok(false)
-        }
+        Ok(decided) => Ok(decided?),
+        Err(_) => Ok(false),
     }
 }
 

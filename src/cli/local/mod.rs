@@ -63,5 +63,5 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let Some(setup) = setup::prepare(&args)? else {
         return Ok(ExitCode::FAILURE);
     };
-    job::run(setup).await
+    Box::pin(job::run(setup)).await
 }

@@ -172,7 +172,7 @@ fn summary(status: &Status) -> String {
     );
     let mut add = |count: u64, what: &str| {
         if count > 0 {
-            line.push_str(&format!(", {count} {what}"));
+            line = format!("{line}, {count} {what}");
         }
     };
     add(groups.filtered, "filtered");
@@ -183,7 +183,7 @@ fn summary(status: &Status) -> String {
     add(sessions.infra_failed, "lost sessions");
     add(tokens.generated, "tokens");
     if let Some(mean) = reward_mean {
-        line.push_str(&format!(", reward {mean}"));
+        line = format!("{line}, reward {mean}");
     }
     line
 }

@@ -31,7 +31,7 @@ impl Secrets {
     /// A random id for a job.
     pub(super) fn random_uid() -> String {
         let bytes: [u8; 16] = rand::rng().random();
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&bytes)
     }
 
     /// Writes both into files that only this user can read. Answers nothing: the names are fixed, `control-token` and `claim-secret`.
@@ -68,5 +68,14 @@ impl Secrets {
 
 fn random_hex() -> String {
     let bytes: [u8; 32] = rand::rng().random();
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&bytes)
+}
+
+/// Lower-case hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
+    bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
+        .collect()
 }

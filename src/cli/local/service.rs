@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 const READY_DEADLINE: Duration = Duration::from_secs(30);
 
 /// A child that ran this long counts as healthy: its restarts are forgiven.
-const HEALTHY_AFTER: Duration = Duration::from_secs(60);
+const HEALTHY_AFTER: Duration = Duration::from_mins(1);
 
 /// Bytes of a log that an error shows.
 const LOG_TAIL: usize = 2048;
