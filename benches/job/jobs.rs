@@ -21,13 +21,13 @@ const CLAIM_SECRET: &str = "bench";
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A job that takes longer has failed.
-const PATIENCE: Duration = Duration::from_secs(900);
+const PATIENCE: Duration = Duration::from_mins(15);
 
 /// One `/generate` request to a sample.
 pub(crate) async fn single_turn() {
     let generate = json!({"singleTurn": {}});
     let reward = json!({"type": "Math"});
-    let mut job = Job::start("single turn", &generate, &reward).await;
+    let mut job = Job::start("single turn", &generate, &reward);
     job.wait().await;
 }
 
@@ -35,7 +35,7 @@ pub(crate) async fn single_turn() {
 pub(crate) async fn agentic() {
     let generate = json!({"agentic": {"maxSequenceTokens": 16_384, "sessionDeadlineSeconds": 600}});
     let reward = json!({"type": "Agent"});
-    let mut job = Job::start("agentic, three turns", &generate, &reward).await;
+    let mut job = Job::start("agentic, three turns", &generate, &reward);
     let mut agents = JoinSet::new();
     for number in 0..AT_ONCE {
         agents.spawn(agents::run(
@@ -57,7 +57,7 @@ struct Job {
 }
 
 impl Job {
-    async fn start(name: &'static str, generate: &Value, reward: &Value) -> Self {
+    fn start(name: &'static str, generate: &Value, reward: &Value) -> Self {
         let directory = TempDir::new().unwrap();
         let path = |file: &str| directory.path().join(file).display().to_string();
         std::fs::write(path("claim-secret"), CLAIM_SECRET).unwrap();

@@ -9,13 +9,13 @@ use tokio::task::JoinSet;
 use crate::client::Connection;
 use crate::process::Process;
 
-const REQUESTS: usize = 10_000;
+const REQUESTS: u32 = 10_000;
 /// Requests that start at once; the next ones follow when these are in flight. An engine closes a connection that says nothing for 5 s, which a
 /// busy machine can take for 10,000 at once.
-const WAVE: usize = 500;
+const WAVE: u32 = 500;
 
 const LOOK: Duration = Duration::from_millis(50);
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Starts them, waits until the engine says that it has them all, lets them end.
 pub(crate) async fn measure() {
@@ -42,7 +42,7 @@ pub(crate) async fn measure() {
         for number in (wave - 1) * WAVE..wave * WAVE {
             clients.spawn(story(url.clone(), number));
         }
-        while requests_at(&url).await < (wave * WAVE) as u64 {
+        while requests_at(&url).await < u64::from(wave * WAVE) {
             assert!(
                 started.elapsed() < PATIENCE,
                 "wave {wave} is not in flight, or requests have ended"
@@ -52,20 +52,21 @@ pub(crate) async fn measure() {
     }
     let in_flight = started.elapsed();
     let memory = engine.peak_mebibytes().unwrap();
-    let bytes: usize = clients.join_all().await.iter().sum();
+    let sizes = clients.join_all().await;
+    let bytes = sizes.iter().sum::<usize>() / sizes.len();
     println!(
         "simulated engine, {REQUESTS} requests in flight after {:.1} s: {memory:.0} MiB; all answered after {:.1} s with {} bytes each, \
          at most {:.0} MiB, CPU {:.1} s",
         in_flight.as_secs_f64(),
         started.elapsed().as_secs_f64(),
-        bytes / REQUESTS,
+        bytes,
         engine.peak_mebibytes().unwrap(),
         engine.cpu().total().as_secs_f64(),
     );
 }
 
 /// A long request; answers the size of the reply.
-async fn story(url: String, number: usize) -> usize {
+async fn story(url: String, number: u32) -> usize {
     let prompt = format!("story {number}: {}", "once upon a time ".repeat(40));
     let body = json!({"text": prompt, "return_logprob": true, "sampling_params": {"max_new_tokens": 512, "ignore_eos": true}});
     let mut connection = Connection::open(&url).await;

@@ -14,14 +14,14 @@ use crate::replies::token_id;
 use crate::spread::Spread;
 use crate::{peer, start_engine, start_router};
 
-const CONNECTIONS: usize = 16;
+const CONNECTIONS: u32 = 16;
 const ROUNDS: usize = 7;
 
 /// A kind of request.
 struct Load {
     name: &'static str,
     body: Bytes,
-    requests_per_connection: usize,
+    requests_per_connection: u32,
 }
 
 struct Side {
@@ -103,7 +103,7 @@ async fn compare(load: &Load, sides: &mut [Side]) {
             let before = side.process.cpu();
             run(&side.url, &load.body, load.requests_per_connection).await;
             let spent = (side.process.cpu() - before).total().as_secs_f64();
-            let rate = (CONNECTIONS * load.requests_per_connection) as f64 / spent;
+            let rate = f64::from(CONNECTIONS * load.requests_per_connection) / spent;
             side.rate.add(rate);
             side.ratio.add(*ours.get_or_insert(rate) / rate);
         }
@@ -120,7 +120,7 @@ async fn compare(load: &Load, sides: &mut [Side]) {
     }
 }
 
-async fn run(url: &str, body: &Bytes, requests: usize) {
+async fn run(url: &str, body: &Bytes, requests: u32) {
     let mut clients = JoinSet::new();
     for _ in 0..CONNECTIONS {
         let (url, body) = (url.to_owned(), body.clone());

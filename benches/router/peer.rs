@@ -1,4 +1,4 @@
-//! `sglang-router` from PyPI, the peer of the pass-through.
+//! `sglang-router` from `PyPI`, the peer of the pass-through.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::client::Connection;
 use crate::process::Process;
 
 /// How long it may take until it serves.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Starts it in front of one engine with a routing policy; it says nothing of its own, so we ask until it generates.
 pub(crate) async fn start(python: &str, engine: &str, policy: &str) -> (Process, String) {

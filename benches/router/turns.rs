@@ -76,7 +76,8 @@ pub(crate) async fn measure() {
             let before = router.cpu();
             run(&url, index, &requests, SESSIONS_PER_CLIENT).await;
             let spent = router.cpu() - before;
-            let turns = (SESSIONS_AT_ONCE * SESSIONS_PER_CLIENT * TURNS) as f64;
+            let turns =
+                f64::from(u32::try_from(SESSIONS_AT_ONCE * SESSIONS_PER_CLIENT * TURNS).unwrap());
             user.add(1e3 * spent.user.as_secs_f64() / turns);
             kernel.add(1e3 * spent.kernel.as_secs_f64() / turns);
         }

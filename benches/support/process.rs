@@ -109,8 +109,8 @@ impl Sub for Cpu {
 
     fn sub(self, before: Self) -> Self {
         Self {
-            user: self.user - before.user,
-            kernel: self.kernel - before.kernel,
+            user: self.user.saturating_sub(before.user),
+            kernel: self.kernel.saturating_sub(before.kernel),
         }
     }
 }
