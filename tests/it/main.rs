@@ -4,6 +4,7 @@
 mod api;
 #[cfg(test)]
 mod examples;
+#[cfg(test)]
 mod layers;
 #[cfg(test)]
 mod local;
