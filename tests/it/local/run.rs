@@ -30,7 +30,7 @@ pub(super) const AGENT: &str = concat!(
 const OPERATOR: &str = env!("CARGO_BIN_EXE_rollout-operator");
 
 /// Bound on one run; generous, since machines are shared.
-const LIMIT: Duration = Duration::from_secs(240);
+const LIMIT: Duration = Duration::from_mins(4);
 
 pub(super) struct Run {
     child: Child,
@@ -131,7 +131,7 @@ impl Run {
                 .into_iter()
                 .find(|pid| command_line(*pid).contains(text))
         };
-        until(Duration::from_secs(60), text, || find().is_some()).await;
+        until(Duration::from_mins(1), text, || find().is_some()).await;
         if let Some(pid) = find() {
             kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it is killed");
         }
@@ -200,17 +200,12 @@ pub(super) fn last_word(output: &Path) -> Value {
 pub(super) fn logs(output: &Path) -> String {
     let entries = fs::read_dir(output.join(".rollout/logs"))
         .into_iter()
-        .flatten()
         .flatten();
-    entries
-        .map(|entry| {
-            format!(
-                "--- {}\n{}",
-                entry.path().display(),
-                fs::read_to_string(entry.path()).unwrap_or_default()
-            )
-        })
-        .collect()
+    let paths = entries.flatten().map(|entry| entry.path());
+    let logs: Vec<String> = paths
+        .map(|path| fs::read_to_string(path).unwrap_or_default())
+        .collect();
+    logs.join("\n")
 }
 
 pub(super) fn tempdir() -> tempfile::TempDir {
