@@ -1,5 +1,7 @@
 //! Jobs whose samples come from agents.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use rollout_driver::run::Driver;
 use rollout_engine::Reason;
 use rollout_session::SampleStatus;
@@ -303,5 +305,74 @@ async fn an_agent_that_cannot_be_imported_ends_the_job_with_its_error() {
         agents.seen.claims.lock().len() < 12,
         "it did not go on for long"
     );
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_hears_nothing_is_given_up_after_the_drain() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = job(
+        &pool,
+        &json!({
+            "rollout": {"batchSize": 1, "overSampling": {"batchSize": 2}},
+            "teardown": {"drainSeconds": 1, "abortHookSeconds": 1},
+        }),
+    );
+    let _agents = Agents::start(&pool, "sums", 4, |_, prompt| {
+        if prompt == SUMS[0].0 {
+            reward(1.0)
+        } else {
+            Behaviour::Deaf
+        }
+    });
+    let result = job.run().await.unwrap();
+    assert!(result.success, "{}", job.last_word());
+    let word = job.last_word();
+    assert_eq!(word["teardown"]["hook"], "HookTimedOut", "{word}");
+    let drained = word["teardown"]["drainMillis"].as_u64().unwrap();
+    assert!((1000..8000).contains(&drained), "{word}");
+    assert_eq!(job.manifest().steps[0].ledger.recycled["unneeded"], 1);
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn with_partial_rollout_a_finished_sample_of_an_unfinished_group_is_used_in_the_next_step() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = job(
+        &pool,
+        &json!({"rollout": {
+            "steps": 2, "batchSize": 1, "overSampling": {"batchSize": 2}, "partial": {"enabled": true},
+        }}),
+    );
+    let unfinished = AtomicU32::new(0);
+    let agents = Agents::start(&pool, "sums", 4, move |_, prompt| {
+        let second_group = prompt == SUMS[1].0;
+        if second_group && unfinished.fetch_add(1, Ordering::Relaxed) == 1 {
+            return Behaviour::Hang;
+        }
+        // The first group ends last, so that the second one has its finished sample by then.
+        if second_group {
+            reward(0.25)
+        } else {
+            Behaviour::Late
+        }
+    });
+    let result = job.run().await.unwrap();
+    assert!(result.success, "{}", job.last_word());
+    let claims = agents.seen.claims.lock().clone();
+    let of_second = claims
+        .iter()
+        .filter(|claim| claim["prompt"][0]["content"] == SUMS[1].0);
+    assert_eq!(
+        of_second.count(),
+        3,
+        "one finished, one hung and was run again"
+    );
+    let samples = job.samples(1);
+    assert!(samples.iter().all(|sample| sample.reward == json!(0.25)));
+    let old = samples
+        .iter()
+        .filter(|sample| sample.metadata.contains_key("start_rollout_id"));
+    assert!(old.count() >= 1);
     pool.stop().await;
 }

@@ -25,6 +25,10 @@ pub(crate) enum Behaviour {
     Hang,
     /// As `Hang`, but the hook raises.
     HangAndRaise,
+    /// One turn, then nothing whatever is said.
+    Deaf,
+    /// As `Chat`, with reward 1, half a second late.
+    Late,
     /// The launcher cannot load the agent.
     NotLoaded,
     /// The pod is lost.
@@ -116,6 +120,15 @@ impl Pod {
             Behaviour::Chat(metadata) => {
                 self.chat(&base, claim, 2).await;
                 json!({"outcome": "completed", "exit_code": 0, "metadata": metadata, "agent_seconds": 0.1})
+            }
+            Behaviour::Late => {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                self.chat(&base, claim, 1).await;
+                json!({"outcome": "completed", "exit_code": 0, "metadata": {"reward": 1.0}})
+            }
+            Behaviour::Deaf => {
+                self.chat(&base, claim, 1).await;
+                std::future::pending().await
             }
             Behaviour::Fail => {
                 self.chat(&base, claim, 1).await;

@@ -1,10 +1,17 @@
 //! Jobs that generate by `/generate`.
 
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 use rollout_engine::Reason;
 use rollout_session::SampleStatus;
 use serde_json::json;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixListener;
+use tokio::task::JoinSet;
 
-use crate::rig::{Job, Pool, SUMS, engine};
+use crate::rig::{Job, Pool, SUMS, engine, slow_engine};
 
 #[tokio::test]
 async fn a_job_ends_with_its_target_and_samples_that_verify() {
@@ -31,4 +38,168 @@ async fn a_job_ends_with_its_target_and_samples_that_verify() {
     assert_eq!((ledger.kept, ledger.taken), (2, 2));
     assert_eq!(job.last_word()["result"]["reason"], "TargetReached");
     pool.stop().await;
+}
+
+/// A job whose prompts are tokenized by the driver, as the simulated engine does.
+fn tokenized(pool: &Pool, spec: &serde_json::Value) -> Job {
+    let mut job = Job::new(&pool.control_url, spec);
+    job.config["tokenizer"] = json!("builtin");
+    job
+}
+
+#[tokio::test]
+async fn with_a_tokenizer_the_chat_template_is_applied_and_ids_are_sent() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = tokenized(&pool, &json!({"dataset": {"applyChatTemplate": true}}));
+    let result = job.run().await.unwrap();
+    assert!(result.success, "{}", job.last_word());
+    for sample in job.samples(0) {
+        let prompt = sample.prompt.as_str().expect("a rendered text");
+        assert!(prompt.contains("<|im_start|>"), "{prompt}");
+        assert!(prompt.contains("What is"), "{prompt}");
+    }
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn the_budget_is_cut_to_what_the_context_leaves() {
+    let pool = Pool::start(vec![slow_engine(500, 1)]).await;
+    let job = tokenized(
+        &pool,
+        &json!({"maxContextTokens": 60, "sampling": {"maxNewTokens": 200}, "reward": {"type": "None"}}),
+    );
+    let result = job.run().await.unwrap();
+    assert!(result.success, "{}", job.last_word());
+    for sample in job.samples(0) {
+        assert_eq!(sample.tokens.len(), 60);
+        assert_eq!(sample.status, SampleStatus::Truncated);
+    }
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn prompts_that_are_too_long_are_left_out_and_counted() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let long = "word ".repeat(400);
+    let rows = json!([
+        {"prompt": long, "label": "1"}, {"prompt": SUMS[0].0, "label": "2"}, {"prompt": SUMS[1].0, "label": "5"},
+    ]);
+    let job = tokenized(
+        &pool,
+        &json!({"dataset": {"inline": rows, "maxPromptTokens": 100}}),
+    );
+    let result = job.run().await.unwrap();
+    assert!(result.success, "{}", job.last_word());
+    assert_eq!(
+        job.manifest().steps[0].ledger.filtered["prompt_too_long"],
+        1
+    );
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn messages_without_a_tokenizer_are_bad_rows_with_advice() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let rows = json!([{"prompt": [{"role": "user", "content": "hi"}], "label": "1"}]);
+    let job = Job::new(&pool.control_url, &json!({"dataset": {"inline": rows}}));
+    let result = job.run().await.unwrap();
+    assert_eq!(result.reason, Reason::ErrorBudgetExceeded);
+    assert!(
+        result.message.contains("applyChatTemplate"),
+        "{}",
+        result.message
+    );
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn groups_whose_rewards_do_not_differ_are_filtered_with_the_reason() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = Job::new(
+        &pool.control_url,
+        &json!({"rollout": {"batchSize": 4, "samplesPerPrompt": 2, "filter": {"type": "NonzeroRewardStd"}}}),
+    );
+    let result = job.run().await.unwrap();
+    assert!(result.success, "{}", job.last_word());
+    for pair in job.samples(0).chunks(2) {
+        assert_ne!(pair[0].reward, pair[1].reward);
+    }
+    let filtered = &job.manifest().steps[0].ledger.filtered;
+    assert!(
+        filtered
+            .keys()
+            .all(|reason| reason.starts_with("zero_std_")),
+        "{filtered:?}"
+    );
+    assert!(!filtered.is_empty());
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn a_plugin_decides_about_groups_and_one_that_raises_drops_them() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let mut job = Job::new(
+        &pool.control_url,
+        &json!({"rollout": {"batchSize": 2, "filter": {"type": "Plugin", "plugin": "hooks.keep"}}}),
+    );
+    let socket = job.directory.path().join("plugins.sock");
+    job.config["plugin_socket"] = json!(socket);
+    let host = Host::start(&socket, |call| match call {
+        0 => json!({"error": {"type": "ValueError", "message": "no", "traceback": "..."}}),
+        1 => json!({"result": {"keep": false, "reason": "too_easy"}}),
+        2 => json!({"result": "yes"}),
+        _ => json!({"result": {"keep": true, "reason": null}}),
+    });
+    let result = job.run().await.unwrap();
+    assert!(result.success, "{}", job.last_word());
+    let filtered = &job.manifest().steps[0].ledger.filtered;
+    assert_eq!((filtered["filter_error"], filtered["too_easy"]), (2, 1));
+    let request = &host.requests.lock()[0];
+    assert_eq!(request["call"], "filter");
+    assert_eq!(request["path"], "hooks.keep");
+    assert_eq!(request["args"]["n_samples_per_prompt"], 2);
+    assert_eq!(request["samples"].as_array().unwrap().len(), 2);
+    pool.stop().await;
+}
+
+/// A plug-in host that answers by the number of the call.
+struct Host {
+    requests: Arc<Mutex<Vec<serde_json::Value>>>,
+    _tasks: JoinSet<()>,
+}
+
+impl Host {
+    fn start(
+        socket: &Path,
+        answer: impl Fn(usize) -> serde_json::Value + Send + Sync + 'static,
+    ) -> Self {
+        let listener = UnixListener::bind(socket).unwrap();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (seen, answer) = (Arc::clone(&requests), Arc::new(answer));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let (seen, answer) = (Arc::clone(&seen), Arc::clone(&answer));
+                connections.spawn(async move {
+                    let (read, mut write) = stream.into_split();
+                    let mut lines = BufReader::new(read).lines();
+                    while let Ok(Some(line)) = lines.next_line().await {
+                        let request: serde_json::Value = serde_json::from_str(&line).unwrap();
+                        let mut reply = {
+                            let mut seen = seen.lock();
+                            seen.push(request.clone());
+                            answer(seen.len() - 1)
+                        };
+                        reply["id"] = request["id"].clone();
+                        write.write_all(format!("{reply}\n").as_bytes()).await.ok();
+                    }
+                });
+            }
+        });
+        Self {
+            requests,
+            _tasks: tasks,
+        }
+    }
 }
