@@ -1,9 +1,10 @@
 //! Chat requests of a session.
 
+use rollout_session::json::Kind;
 use serde_json::Value;
 
 use super::Request;
-use super::content::count_text_messages;
+use super::content::{Refusal, count_text_messages};
 use super::sampling::{Policy, Sampling, same_parameter};
 use crate::error::ApiError;
 
@@ -46,11 +47,17 @@ pub(crate) struct Budget {
 
 impl<'a> ChatRequest<'a> {
     pub(crate) fn read(body: &'a [u8]) -> Result<Self, ApiError> {
-        let request = Request::read(body)?;
-        let Some(messages) = request.get("messages") else {
+        let mut messages = None;
+        let request = Request::read_with(body, |key, value| {
+            if key.name == "messages" && value.kind()? != Kind::Null {
+                messages = Some(count_text_messages(value)?);
+                return Ok(());
+            }
+            Ok::<_, Refusal>(value.skip()?)
+        })?;
+        let Some(messages) = messages else {
             return Err(ApiError::BadRequest("messages is missing".to_owned()));
         };
-        let messages = count_text_messages(messages)?;
         if request.get("n").is_some_and(|n| n != "1") {
             return Err(ApiError::BadRequest(
                 "n must be 1: of several choices only one could be continued, so a session records one; send several requests instead".to_owned(),

@@ -18,7 +18,9 @@ const MEDIA: [&str; 9] = [
     "file",
 ];
 
-enum Refusal {
+/// Why a request is refused.
+#[derive(Debug)]
+pub(crate) enum Refusal {
     Json(JsonError),
     Other(ApiError),
 }
@@ -29,36 +31,42 @@ impl From<JsonError> for Refusal {
     }
 }
 
-/// Counts the messages.
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Json(error) => invalid_json(&error),
+            Refusal::Other(error) => error,
+        }
+    }
+}
+
+fn refuse<T>(text: String) -> Result<T, Refusal> {
+    Err(Refusal::Other(ApiError::BadRequest(text)))
+}
+
+/// Reads the messages and counts them.
 ///
 /// # Errors
 /// Not a list of messages, or a message with an image, audio or video.
-pub(crate) fn count_text_messages(messages: &str) -> Result<usize, ApiError> {
-    let mut cursor = Cursor::new(messages);
-    if !matches!(cursor.kind(), Ok(Kind::Array)) {
-        return Err(ApiError::BadRequest("messages must be a list".to_owned()));
+pub(crate) fn count_text_messages(messages: &mut Cursor<'_>) -> Result<usize, Refusal> {
+    if messages.kind()? != Kind::Array {
+        return refuse("messages must be a list".to_owned());
     }
     let mut count = 0;
-    let walked = cursor.array::<Refusal>(|index, message| {
+    messages.array::<Refusal>(|index, message| {
         count = index + 1;
         if message.kind()? != Kind::Object {
-            let text = format!("messages[{index}] must be an object");
-            return Err(Refusal::Other(ApiError::BadRequest(text)));
+            return refuse(format!("messages[{index}] must be an object"));
         }
         message.object::<Refusal>(|key, value| {
             if key.name == "content" && value.kind()? == Kind::Array {
                 value.array::<Refusal>(|_, part| check_part(index, part))
             } else {
-                value.skip()?;
-                Ok(())
+                Ok(value.skip()?)
             }
         })
-    });
-    match walked {
-        Ok(()) => Ok(count),
-        Err(Refusal::Json(error)) => Err(invalid_json(&error)),
-        Err(Refusal::Other(error)) => Err(error),
-    }
+    })?;
+    Ok(count)
 }
 
 fn check_part(message: usize, part: &mut Cursor<'_>) -> Result<(), Refusal> {
@@ -70,10 +78,9 @@ fn check_part(message: usize, part: &mut Cursor<'_>) -> Result<(), Refusal> {
         if key.name == "type" && value.kind()? == Kind::String {
             let kind = value.string()?;
             if MEDIA.contains(&kind.as_ref()) {
-                let text = format!(
+                return refuse(format!(
                     "messages[{message}] has a content part of type {kind}: sessions record text only, images, audio and video are refused"
-                );
-                return Err(Refusal::Other(ApiError::BadRequest(text)));
+                ));
             }
             return Ok(());
         }

@@ -6,8 +6,10 @@ pub(crate) mod generate;
 pub(crate) mod rid;
 pub(crate) mod sampling;
 
-use rollout_session::json::JsonError;
 use rollout_session::json::edit::{Field, Fields};
+use rollout_session::json::{Cursor, JsonError, Key};
+
+use content::Refusal;
 
 use crate::error::ApiError;
 
@@ -21,6 +23,14 @@ pub(crate) struct Request<'a> {
 impl<'a> Request<'a> {
     /// Reads a body; an empty one is an empty object.
     pub(crate) fn read(body: &'a [u8]) -> Result<Self, ApiError> {
+        Self::read_with(body, |_, value| Ok::<_, Refusal>(value.skip()?))
+    }
+
+    /// The same, with a look at the values on the way.
+    pub(crate) fn read_with(
+        body: &'a [u8],
+        each: impl FnMut(&Key<'a>, &mut Cursor<'a>) -> Result<(), Refusal>,
+    ) -> Result<Self, ApiError> {
         let text = std::str::from_utf8(body).map_err(|error| {
             invalid_json(&JsonError {
                 expected: "UTF-8",
@@ -28,7 +38,7 @@ impl<'a> Request<'a> {
             })
         })?;
         let text = if text.is_empty() { "{}" } else { text };
-        let fields = Fields::read(text).map_err(|error| invalid_json(&error))?;
+        let fields = Fields::read_with(text, each)?;
         Ok(Self { text, fields })
     }
 

@@ -35,11 +35,12 @@ impl<T: Copy + PartialEq> Delta<T> {
 
 /// Number of leading items that both have.
 pub(super) fn common_prefix<T: PartialEq>(left: &[T], right: &[T]) -> usize {
-    const BLOCK: usize = 64;
+    // Large enough that comparing memory is worth a call.
+    let block = 1024 / size_of::<T>();
     let longest = left.len().min(right.len());
     let mut at = 0;
-    while at + BLOCK <= longest && left[at..at + BLOCK] == right[at..at + BLOCK] {
-        at += BLOCK;
+    while at + block <= longest && left[at..at + block] == right[at..at + block] {
+        at += block;
     }
     while at < longest && left[at] == right[at] {
         at += 1;

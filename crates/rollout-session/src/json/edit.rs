@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::cursor::{Cursor, JsonError};
+use super::cursor::{Cursor, JsonError, Key};
 
 /// One field of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,31 +29,33 @@ impl Fields {
     /// # Errors
     /// Malformed JSON, or not an object.
     pub fn read(text: &str) -> Result<Self, JsonError> {
-        let mut cursor = Cursor::new(text);
-        let fields = Self::read_at(&mut cursor)?;
-        cursor.finish()?;
-        Ok(fields)
+        Self::read_with(text, |_, value| value.skip())
     }
 
-    /// Reads the object at the cursor.
+    /// The same, with a look at the values on the way: `each` is called at every value and must read it.
     ///
     /// # Errors
-    /// Malformed JSON, or not an object.
-    pub fn read_at(cursor: &mut Cursor<'_>) -> Result<Self, JsonError> {
+    /// Malformed JSON, not an object, or what `each` returns.
+    pub fn read_with<'a, E: From<JsonError>>(
+        text: &'a str,
+        mut each: impl FnMut(&Key<'a>, &mut Cursor<'a>) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let mut cursor = Cursor::new(text);
         let mut fields = Vec::new();
-        cursor.object::<JsonError>(|key, value| {
-            let span = value.span()?;
+        cursor.object::<E>(|key, value| {
+            let start = value.position();
+            each(key, value)?;
+            let end = value.position();
             fields.push(Field {
                 key: key.name.as_ref().to_owned(),
-                span: key.start..span.end,
-                value: span,
+                span: key.start..end,
+                value: start..end,
             });
             Ok(())
         })?;
-        Ok(Self {
-            fields,
-            end: cursor.position() - 1,
-        })
+        let end = cursor.position() - 1;
+        cursor.finish()?;
+        Ok(Self { fields, end })
     }
 
     /// The field `key`; of duplicates the last one, which is the one that parsers keep.
