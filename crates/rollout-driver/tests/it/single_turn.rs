@@ -154,7 +154,7 @@ async fn a_plugin_decides_about_groups_and_one_that_raises_drops_them() {
     assert!(result.success, "{}", job.last_word());
     let filtered = &job.manifest().steps[0].ledger.filtered;
     assert_eq!((filtered["filter_error"], filtered["too_easy"]), (2, 1));
-    let request = &host.requests.lock()[0];
+    let request = host.requests.lock()[0].clone();
     assert_eq!(request["call"], "filter");
     assert_eq!(request["path"], "hooks.keep");
     assert_eq!(request["args"]["n_samples_per_prompt"], 2);
