@@ -217,15 +217,17 @@ impl Engines {
     }
 
     /// The healthy engine with the least outstanding work, of equals the one with the fewest sessions, of those in turn; none of
-    /// `tried`.
+    /// `tried`. When all seem to be broken, one of them is tried all the same: it is the request that finds out.
     pub(crate) fn pick(&self, tried: &[Arc<Engine>]) -> Option<Arc<Engine>> {
         let count = self.engines.len();
         let first = self.turn.fetch_add(1, Ordering::Relaxed);
         (0..count)
             .map(|step| &self.engines[(first + step) % count])
-            .filter(|engine| engine.is_healthy())
             .filter(|engine| !tried.iter().any(|other| Arc::ptr_eq(other, engine)))
-            .min_by_key(|engine| (engine.in_flight(), engine.seats.load(Ordering::Relaxed)))
+            .min_by_key(|engine| {
+                let seats = engine.seats.load(Ordering::Relaxed);
+                (!engine.is_healthy(), engine.in_flight(), seats)
+            })
             .cloned()
     }
 }

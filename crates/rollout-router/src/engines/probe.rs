@@ -30,10 +30,10 @@ async fn probe(engine: &Engine, upstream: &Upstream) {
     let answer = upstream
         .control(engine, Method::GET, path, Bytes::new())
         .await;
-    let changed = if is_alive(&answer) {
-        engine.note_success()
-    } else {
-        engine.note_failure()
+    let changed = match verdict(&answer, engine.in_flight()) {
+        Some(true) => engine.note_success(),
+        Some(false) => engine.note_failure(),
+        None => false,
     };
     if changed {
         let healthy = engine.is_healthy();
@@ -45,9 +45,38 @@ async fn probe(engine: &Engine, upstream: &Upstream) {
     }
 }
 
-/// 503 says that it starts, drains or is broken; any other answer comes from a process that serves.
-fn is_alive(answer: &Result<(StatusCode, Bytes), SendError>) -> bool {
-    answer
-        .as_ref()
-        .is_ok_and(|(status, _)| *status != StatusCode::SERVICE_UNAVAILABLE)
+/// Whether an engine serves; `None` when the probe does not tell. 503 says that it starts, drains or is broken; any other answer comes
+/// from a process that serves. An engine with work that answers nothing may just be busy with it.
+fn verdict(answer: &Result<(StatusCode, Bytes), SendError>, in_flight: usize) -> Option<bool> {
+    match answer {
+        Ok((status, _)) => Some(*status != StatusCode::SERVICE_UNAVAILABLE),
+        Err(SendError::Timeout(_)) if in_flight > 0 => None,
+        Err(_) => Some(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use http::StatusCode;
+
+    use super::{SendError, verdict};
+
+    #[test]
+    fn a_busy_engine_is_not_taken_for_a_dead_one() {
+        let silent = || Err(SendError::Timeout(Duration::from_secs(5)));
+        assert_eq!(verdict(&silent(), 3), None);
+        assert_eq!(verdict(&silent(), 0), Some(false));
+        let refused = Err(SendError::NotSent("connection refused".to_owned()));
+        assert_eq!(verdict(&refused, 3), Some(false));
+        let answer = |status| Ok((status, Bytes::new()));
+        assert_eq!(verdict(&answer(StatusCode::OK), 0), Some(true));
+        assert_eq!(verdict(&answer(StatusCode::NOT_FOUND), 0), Some(true));
+        assert_eq!(
+            verdict(&answer(StatusCode::SERVICE_UNAVAILABLE), 9),
+            Some(false)
+        );
+    }
 }

@@ -208,6 +208,8 @@ async fn an_engine_leaves_and_comes_back_with_its_probes() {
             .unwrap()
             .contains("no engine")
     );
+    let body = json!({"input_ids": [5], "sampling_params": {"max_new_tokens": 1}});
+    control.post("/generate", body).await.ok();
     simulator.clear_faults();
     tokio::time::timeout(limit, ready_is(200)).await.unwrap();
     assert!(!simulator.state().paths.contains_key("/health"));
