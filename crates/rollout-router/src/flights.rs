@@ -350,3 +350,6 @@ impl Drop for Ticket {
         self.flights.ended.notify_waiters();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Bed, engine_config, user};
+use crate::support::{Bed, Recorder, engine_config, user};
 
 #[tokio::test]
 async fn a_clients_own_id_is_kept_and_ours_is_added_otherwise() {
@@ -20,6 +20,31 @@ async fn a_clients_own_id_is_kept_and_ours_is_added_otherwise() {
     let completion = json!({"prompt": "hi", "max_tokens": 2});
     let reply = bed.control().post("/v1/completions", completion).await.ok();
     assert_eq!(reply["id"].as_str().unwrap().len(), 32);
+}
+
+#[tokio::test]
+async fn bodies_pass_byte_for_byte_but_for_the_id() {
+    const ANSWER: &str = "{ \"text\" : \"\\u00e9 \",\n\"meta_info\":{\"x\":1.0e2} }";
+    let engine = Recorder::start(ANSWER).await;
+    let bed = Bed::with(Vec::new(), |config| {
+        config.engines = vec![engine.url.clone()];
+    })
+    .await;
+    let start = "{ \"text\" : \"\\u00e9\", \"sampling_params\":{\"temperature\":1.0, \"x\":[1,  2e0]},\n\"unknown\":null ";
+    let answer = bed
+        .control()
+        .send("POST", "/generate?a=b", format!("{start}}}"))
+        .await;
+    assert_eq!(answer.text(), ANSWER);
+    let (_, sent) = engine.last();
+    let sent = std::str::from_utf8(&sent).unwrap();
+    let rest = sent.strip_prefix(start).unwrap();
+    assert_eq!(rest.len(), ",\"rid\":\"\"}".len() + 32, "{rest}");
+    let own = "{\"rid\" : \"mine\", \"text\":\"a\"}";
+    bed.control().send("POST", "/generate", own).await;
+    assert_eq!(engine.last().1, own);
+    bed.control().send("POST", "/generate", "{}").await;
+    assert!(engine.last().1.starts_with(b"{\"rid\":\""));
 }
 
 #[tokio::test]

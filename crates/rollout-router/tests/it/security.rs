@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Bed, engine_config, user};
+use crate::support::{Bed, Client, Recorder, engine_config, user};
 
 #[tokio::test]
 async fn the_agents_port_has_no_control() {
@@ -186,25 +186,56 @@ async fn a_session_token_counts_only_where_it_is_required() {
 
 #[tokio::test]
 async fn headers_of_clients_and_engines_stay_where_they_belong() {
-    let bed = Bed::start().await;
+    let engine = Recorder::start("{}").await;
+    let bed = Bed::with(Vec::new(), |config| {
+        config.engines = vec![engine.url.clone()];
+    })
+    .await;
     let id = bed.session(json!({})).await;
-    let client = bed
-        .agent()
-        .header("authorization", "Bearer EMPTY")
-        .header("x-smg-routing-key", "forged")
-        .header("x-override-rid", "forged");
+    let headers = [
+        ("authorization", "Bearer EMPTY"),
+        ("cookie", "a=b"),
+        ("x-smg-routing-key", "forged"),
+        ("x-smg-target-worker", "forged"),
+        ("x-override-rid", "forged"),
+        ("traceparent", "00-1-2-01"),
+    ];
+    let with_headers = |client: Client| {
+        let headers = headers.iter();
+        headers
+            .into_iter()
+            .fold(client, |client, (name, value)| client.header(name, value))
+    };
     let path = format!("/sessions/{id}/v1/chat/completions");
-    let answer = client
-        .post(&path, json!({"messages": [user("hi")], "max_tokens": 2}))
+    let body = json!({"messages": [user("hi")]});
+    let answer = with_headers(bed.agent()).post(&path, body).await;
+    assert_eq!(answer.status, 502);
+    let (sent, _) = engine.last();
+    let keys: Vec<_> = sent.get_all("x-smg-routing-key").iter().collect();
+    assert_eq!(keys, [&id]);
+    assert_eq!(sent["traceparent"], "00-1-2-01");
+    for gone in [
+        "authorization",
+        "cookie",
+        "x-smg-target-worker",
+        "x-override-rid",
+    ] {
+        assert!(!sent.contains_key(gone), "{gone}");
+    }
+    let answer = with_headers(bed.control())
+        .post("/generate", json!({"text": "a"}))
         .await;
-    for header in [
+    for gone in [
         "server",
         "date",
         "content-length",
         "transfer-encoding",
         "connection",
     ] {
-        assert!(!answer.headers.contains_key(header), "{header}");
+        assert!(!answer.headers.contains_key(gone), "{gone}");
     }
-    assert_eq!(answer.headers["content-type"], "application/json");
+    assert_eq!(answer.headers["x-engine"], "1");
+    let (sent, _) = engine.last();
+    assert_eq!(sent["x-smg-routing-key"], "forged");
+    assert!(!sent.contains_key("authorization"));
 }

@@ -1,10 +1,12 @@
 //! A router with engines, and a client.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
+use parking_lot::Mutex;
 use rollout_router::{Config, Holder, Router, Service};
 use rollout_session::{Collected, codec};
 use serde_json::{Value, json};
@@ -56,6 +58,39 @@ impl Drop for Engine {
     fn drop(&mut self) {
         self.cancel.cancel();
         self.simulator.kill();
+    }
+}
+
+/// An engine that keeps what it gets and answers the same bytes to everything.
+pub(crate) struct Recorder {
+    pub(crate) url: String,
+    requests: Arc<Mutex<Vec<(HeaderMap, Bytes)>>>,
+}
+
+impl Recorder {
+    pub(crate) async fn start(answer: &'static str) -> Self {
+        let requests: Arc<Mutex<Vec<(HeaderMap, Bytes)>>> = Arc::default();
+        let kept = Arc::clone(&requests);
+        let routes = axum::Router::new().fallback(move |headers: HeaderMap, body: Bytes| {
+            if !body.is_empty() {
+                kept.lock().push((headers, body));
+            }
+            async move {
+                (
+                    [("content-type", "application/json"), ("x-engine", "1")],
+                    answer,
+                )
+            }
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        TaskTracker::new().spawn(async move { axum::serve(listener, routes).await });
+        Self { url, requests }
+    }
+
+    /// The latest request.
+    pub(crate) fn last(&self) -> (HeaderMap, Bytes) {
+        self.requests.lock().last().unwrap().clone()
     }
 }
 
