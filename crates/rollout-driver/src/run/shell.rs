@@ -19,12 +19,15 @@ use super::tally::Counters;
 use super::work::Work;
 use super::writing::{Kept, Outbox};
 use crate::config::seconds;
-use crate::error::DriverError;
+use crate::error::{DriverError, LedgerError};
 use crate::generate::Generated;
 use crate::ledger::Op;
 
 /// Reports that are taken in before the status is brought up to date.
 const BURST: usize = 256;
+
+/// How long the ledger may be silent while the last records are awaited.
+const FLUSH: Duration = Duration::from_mins(1);
 
 /// The interpreter of one batch loop.
 pub(super) struct Shell {
@@ -42,6 +45,9 @@ pub(super) struct Shell {
     pub(super) teardown: TeardownSummary,
     /// Whether the router admits the job's work.
     pub(super) admitted: watch::Sender<bool>,
+    /// Numbers of the last submission to the ledger, and of the last one that is durable.
+    submitted: u64,
+    committed: u64,
     result: Option<JobResult>,
     fatal: Option<DriverError>,
 }
@@ -61,6 +67,8 @@ impl Shell {
             step_began: Instant::now(),
             teardown: TeardownSummary::default(),
             admitted: watch::channel(false).0,
+            submitted: 0,
+            committed: 0,
             result: None,
             fatal: None,
         }
@@ -107,6 +115,9 @@ impl Shell {
                 }
             }
         }
+        if self.fatal.is_none() {
+            self.flush(&mut reports).await;
+        }
         over.cancel();
         self.tasks.shutdown().await;
         self.show();
@@ -122,6 +133,19 @@ impl Shell {
             (None, None) => Err(DriverError::Output {
                 problem: "the loop ended without a result".into(),
             }),
+        }
+    }
+
+    /// A result counts once the ledger has everything that led to it; kept groups are on their way to the output until then.
+    async fn flush(&mut self, reports: &mut mpsc::UnboundedReceiver<Report>) {
+        while self.fatal.is_none() && (self.committed < self.submitted || !self.outbox.is_empty()) {
+            match tokio::time::timeout(FLUSH, reports.recv()).await {
+                Ok(Some(report @ (Report::Ledger(_) | Report::PartWritten | Report::Fatal(_)))) => {
+                    self.report(report);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => self.fatal = Some(LedgerError::Stopped.into()),
+            }
         }
     }
 
@@ -166,6 +190,7 @@ impl Shell {
         }
         match self.setup.ledger.submit(std::mem::take(&mut self.ops)) {
             Ok(number) => {
+                self.submitted = number;
                 for kept in self.kept.drain(..) {
                     self.outbox.submitted(number, kept);
                 }
@@ -241,6 +266,7 @@ impl Shell {
             }
             Report::Rung(rung, report) => self.event(Event::RungEnded { rung, report }),
             Report::Ledger(Ok(number)) => {
+                self.committed = number;
                 for kept in self.outbox.committed(number) {
                     self.write_part(kept);
                 }

@@ -46,6 +46,11 @@ impl Outbox {
         durable
     }
 
+    /// Nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.uncommitted.is_empty() && self.unwritten == 0
+    }
+
     pub(super) fn written(&mut self) {
         self.unwritten = self.unwritten.saturating_sub(1);
     }
