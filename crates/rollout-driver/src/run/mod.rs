@@ -5,6 +5,7 @@
 
 mod acts;
 mod filter;
+mod intake;
 mod parts;
 mod rebuild;
 mod report;

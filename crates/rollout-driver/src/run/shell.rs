@@ -4,30 +4,30 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use rollout_engine::{
-    Command, Event, JobResult, Reason, SampleEnd, SampleKey, Step, StopCause, TakeId,
-    TeardownSummary, Verdict,
+    Command, Event, JobResult, Reason, SampleKey, Step, StopCause, TakeId, TeardownSummary,
 };
-use rollout_session::SampleStatus;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::report::{Report, Unloaded};
+use super::report::Report;
 use super::setup::Setup;
 use super::tally::Counters;
 use super::work::Work;
 use super::writing::{Kept, Outbox};
 use crate::config::seconds;
 use crate::error::{DriverError, LedgerError};
-use crate::generate::Generated;
 use crate::ledger::Op;
 
 /// Reports that are taken in before the status is brought up to date.
 const BURST: usize = 256;
 
 /// How long the ledger may be silent while the last records are awaited.
-const FLUSH: Duration = Duration::from_mins(1);
+const LEDGER_PATIENCE: Duration = Duration::from_mins(1);
+
+/// How long the output may be silent at the end of an undecided run.
+const OUTPUT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The interpreter of one batch loop.
 pub(super) struct Shell {
@@ -47,7 +47,7 @@ pub(super) struct Shell {
     pub(super) admitted: watch::Sender<bool>,
     /// Numbers of the last submission to the ledger, and of the last one that is durable.
     submitted: u64,
-    committed: u64,
+    pub(super) committed: u64,
     result: Option<JobResult>,
     fatal: Option<DriverError>,
 }
@@ -136,15 +136,28 @@ impl Shell {
         }
     }
 
-    /// A result counts once the ledger has everything that led to it; kept groups are on their way to the output until then.
+    /// A result counts once the ledger has everything that led to it. Kept groups on their way to the output get a moment; what does not
+    /// arrive is in the ledger, and the next start writes it.
     async fn flush(&mut self, reports: &mut mpsc::UnboundedReceiver<Report>) {
-        while self.fatal.is_none() && (self.committed < self.submitted || !self.outbox.is_empty()) {
-            match tokio::time::timeout(FLUSH, reports.recv()).await {
+        loop {
+            let patience = if self.fatal.is_some() {
+                return;
+            } else if self.committed < self.submitted {
+                LEDGER_PATIENCE
+            } else if !self.outbox.is_empty() {
+                OUTPUT_PATIENCE
+            } else {
+                return;
+            };
+            match tokio::time::timeout(patience, reports.recv()).await {
                 Ok(Some(report @ (Report::Ledger(_) | Report::PartWritten | Report::Fatal(_)))) => {
                     self.report(report);
                 }
                 Ok(Some(_)) => {}
-                Ok(None) | Err(_) => self.fatal = Some(LedgerError::Stopped.into()),
+                Ok(None) | Err(_) if self.committed < self.submitted => {
+                    self.fatal = Some(LedgerError::Stopped.into());
+                }
+                Ok(None) | Err(_) => return,
             }
         }
     }
@@ -242,131 +255,6 @@ impl Shell {
             result.message = format!("{}; most often {worst}", result.message);
         }
         self.result = Some(result);
-    }
-
-    fn report(&mut self, report: Report) {
-        match report {
-            Report::Loaded(take, loaded) => self.loaded(take, *loaded),
-            Report::Generated(key, generated) => self.generated(key, *generated),
-            Report::Scored(take, slot, rewards) => self.scored(take, Some(slot), rewards),
-            Report::GroupScored(take, rewards) => self.scored(take, None, rewards),
-            Report::Filtered(take, decided) => {
-                if let (Some(problem), Verdict::Drop { reason } | Verdict::Fail { reason }) =
-                    (&decided.problem, &decided.verdict)
-                {
-                    self.counters.failed(reason, problem);
-                }
-                if let Some(work) = self.work.get_mut(&take) {
-                    work.rows = decided.rows;
-                    self.event(Event::Filtered {
-                        take,
-                        verdict: decided.verdict,
-                    });
-                }
-            }
-            Report::Rung(rung, report) => self.event(Event::RungEnded { rung, report }),
-            Report::Ledger(Ok(number)) => {
-                self.committed = number;
-                for kept in self.outbox.committed(number) {
-                    self.write_part(kept);
-                }
-                self.write_due_step();
-            }
-            Report::Ledger(Err(error)) => self.fatal = Some(error.into()),
-            Report::PartWritten => {
-                self.outbox.written();
-                self.write_due_step();
-            }
-            Report::StepWritten(step) => {
-                self.ops.push(Op::StepInOutput { step });
-                self.event(Event::StepWritten);
-            }
-            Report::Fatal(error) => self.fatal = Some(error),
-        }
-    }
-
-    fn loaded(&mut self, take: TakeId, loaded: Result<super::report::Loaded, Unloaded>) {
-        let Some(work) = self.work.get_mut(&take) else {
-            return;
-        };
-        match loaded {
-            Ok(loaded) => {
-                let rollout = &self.setup.config.spec.rollout;
-                let mask = rollout
-                    .partial
-                    .is_some_and(|partial| partial.mask_off_policy);
-                let slots = work.load(loaded, rollout.samples_per_prompt, mask);
-                self.event(Event::PromptReady { take, slots });
-            }
-            Err(Unloaded::BadRow(problem)) => {
-                tracing::warn!(problem, "a row of the data set cannot be used");
-                self.counters.failed("bad_row", &problem);
-                self.event(Event::PromptRefused { take });
-            }
-            Err(Unloaded::Skipped(reason)) => self.event(Event::PromptSkipped {
-                take,
-                reason: reason.to_owned(),
-            }),
-        }
-    }
-
-    fn generated(&mut self, key: SampleKey, generated: Generated) {
-        self.running.remove(&key);
-        self.counters.generated(&generated);
-        if let Some(problem) = &generated.problem {
-            tracing::debug!(%key, problem, "a sample did not end well");
-        }
-        let Generated { samples, end, .. } = generated;
-        let resumes = self.setup.generate.resumes() && self.setup.engine.config().partial;
-        if let Some(slot) = self
-            .work
-            .get_mut(&key.take)
-            .and_then(|work| work.slots.get_mut(key.slot as usize))
-            && !samples.is_empty()
-        {
-            match end {
-                SampleEnd::Finished { .. } => {
-                    slot.samples = samples;
-                    slot.finished = true;
-                }
-                SampleEnd::Aborted { .. }
-                    if resumes || self.setup.config.spec.output.include_all =>
-                {
-                    slot.samples = samples;
-                    for sample in &mut slot.samples {
-                        sample.status = SampleStatus::Aborted;
-                    }
-                }
-                _ => {}
-            }
-        }
-        self.event(Event::SampleEnded { key, end });
-    }
-
-    fn scored(
-        &mut self,
-        take: TakeId,
-        slot: Option<u32>,
-        rewards: Result<Vec<Option<serde_json::Value>>, String>,
-    ) {
-        let Some(work) = self.work.get_mut(&take) else {
-            return;
-        };
-        let scored = match rewards {
-            Ok(rewards) => {
-                work.set_rewards(slot, rewards);
-                true
-            }
-            Err(problem) => {
-                tracing::warn!(%take, problem, "a reward failed");
-                self.counters.failed("reward_failed", &problem);
-                false
-            }
-        };
-        self.event(match slot {
-            Some(slot) => Event::SampleScored { take, slot, scored },
-            None => Event::GroupScored { take, scored },
-        });
     }
 
     pub(super) fn fatal(&mut self, error: DriverError) {
