@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::book::{Record, Source, TakeEnd};
+use crate::book::{Record, Source};
 use crate::ids::{GroupIndex, SampleKey, Step, TakeId};
+use crate::tally::TakeEnd;
 use crate::teardown::Rung;
 
 /// Stable reason of a job's end.

@@ -33,16 +33,16 @@ mod group;
 mod ids;
 mod queue;
 mod schedule;
+mod tally;
 mod teardown;
 
-pub use book::{
-    Book, BookError, OpenTake, QueueName, Queued, Record, Requeue, Source, TakeEnd, Tally,
-};
+pub use book::{Book, BookError, OpenTake, QueueName, Queued, Record, Requeue, Source};
 pub use command::{Command, JobResult, Reason};
 pub use config::{EngineConfig, Granularity, LadderConfig, Limits, Scoring, Surplus};
 pub use engine::{Engine, Progress};
 pub use event::{Event, SampleEnd, SlotStart, StopCause, Verdict};
 pub use ids::{GroupIndex, SampleKey, Step, TakeId};
+pub use tally::{TakeEnd, Tally};
 pub use teardown::{
     HookOutcome, Ladder, LadderStep, Rung, RungOutcome, RungReport, TeardownSummary,
 };

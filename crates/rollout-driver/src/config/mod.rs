@@ -4,6 +4,7 @@
 //! driver does not need are ignored here: they were validated before; what it needs and cannot do is refused.
 
 mod plan;
+mod rollout;
 mod spec;
 
 use std::path::{Path, PathBuf};
@@ -15,10 +16,13 @@ use serde_json::Value;
 use crate::error::DriverError;
 
 pub use plan::{dataset_config, engine_config};
+pub use rollout::{
+    Concurrency, ErrorBudget, FilterSpec, FilterType, GranularitySpec, OverSampling, Partial,
+    Rollout,
+};
 pub use spec::{
-    Agentic, Concurrency, DatasetSpec, ErrorBudget, FilterSpec, FilterType, Generate,
-    GranularitySpec, JobSpec, OutputSpec, OverSampling, Partial, RewardPlugin, RewardSpec, Rollout,
-    Sampling, SamplingPolicy, SingleTurn, Teardown,
+    Agentic, DatasetSpec, Generate, JobSpec, OutputSpec, RewardPlugin, RewardSpec, Sampling,
+    SamplingPolicy, SingleTurn, Teardown,
 };
 
 /// Whose driver this is.

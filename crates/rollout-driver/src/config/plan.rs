@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use rollout_engine::{EngineConfig, Granularity, LadderConfig, Limits, Scoring, Surplus};
 
-use super::spec::{GranularitySpec, JobSpec};
+use super::rollout::GranularitySpec;
+use super::spec::JobSpec;
 use super::{DriverConfig, seconds};
 use crate::dataset::{DatasetConfig, Keys, LabelRule, Rules, Source};
 use crate::error::DriverError;

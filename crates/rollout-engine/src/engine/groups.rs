@@ -1,7 +1,7 @@
 //! Takes: from the queues and the data set, and how they end.
 
 use super::{Engine, Mode};
-use crate::book::{QueueName, Queued, Record, Requeue, Source, TakeEnd};
+use crate::book::{QueueName, Queued, Record, Requeue, Source};
 use crate::budget::Spent;
 use crate::command::{Command, Reason};
 use crate::config::{Granularity, Scoring, Surplus};
@@ -9,6 +9,7 @@ use crate::event::{SlotStart, Verdict};
 use crate::group::{Group, Phase, Slot, SlotState};
 use crate::ids::{GroupIndex, SampleKey, TakeId};
 use crate::schedule::{Load, has_capacity};
+use crate::tally::TakeEnd;
 
 impl Engine {
     pub(super) fn take_groups(&mut self) {
