@@ -49,6 +49,7 @@ pub(crate) fn end(inner: &Arc<Inner>, session: &Session, report: Report) -> bool
         state.phase = Phase::Ended(report.outcome);
         state.last_activity = tokio::time::Instant::now();
         state.forest.close();
+        state.settle_bytes(&inner.sessions);
         state.forest.len()
     };
     inner.metrics.outcome(report.outcome);
@@ -87,12 +88,12 @@ pub(crate) fn end(inner: &Arc<Inner>, session: &Session, report: Report) -> bool
 
 /// Forgets a session that was taken out of the store.
 pub(crate) fn delete(inner: &Arc<Inner>, session: &Session) {
-    let (bytes, claim_id) = {
+    let claim_id = {
         let mut state = session.state.lock();
         state.forest.close();
-        (state.forest.heap_bytes(), state.claim_id.take())
+        state.release_bytes(&inner.sessions);
+        state.claim_id.take()
     };
-    inner.sessions.release_bytes(bytes);
     cancel(inner, session.id, "the session was deleted");
     if let Some(name) = &session.spec.job {
         inner.jobs.of(name).forget(session.id, claim_id.as_deref());

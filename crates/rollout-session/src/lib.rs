@@ -21,5 +21,5 @@ pub mod sample;
 
 pub use collect::{CollectOptions, CollectPlan, Collected, EmptyReason, plan};
 pub use forest::{Forest, StaleEpoch, Turn, TurnContext, TurnId};
-pub use reply::{ChatReply, FinishReason, GenerateReply, Generation, ReplyError};
+pub use reply::{ChatReply, FinishReason, GenerateReply, Generation, KnownPrompt, ReplyError};
 pub use sample::{InvariantError, PrefixCacheInfo, Sample, SampleStatus, SpecInfo};

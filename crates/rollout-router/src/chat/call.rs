@@ -132,9 +132,11 @@ async fn generate(
     if head.status != StatusCode::OK {
         return Ok(reply);
     }
+    let body = reply.body.clone();
+    let known = session.state.lock().forest.known_prompt();
     let checked = plan
         .dialect
-        .check(&reply.body, plan.input_ids.as_deref())
+        .check(&body, plan.input_ids.as_deref(), known)
         .map_err(|error| ApiError::BadReply(error.to_string()))?;
     if let Some(version) = &checked.generation.weight_version {
         engine.note_weight_version(version);
@@ -143,6 +145,7 @@ async fn generate(
         generation,
         client_body,
         record_body,
+        prompt_text,
     } = checked;
     if let Some(body) = client_body {
         reply.body = Bytes::from(body);
@@ -158,11 +161,11 @@ async fn generate(
         messages: plan.messages,
         request: &plan.body,
         response: record_body,
+        prompt_text,
         requested_at: plan.requested_at,
         answered_at,
     };
     let mut state = session.state.lock();
-    let before = state.forest.heap_bytes();
     if state
         .forest
         .commit(plan.epoch, generation, context)
@@ -170,7 +173,7 @@ async fn generate(
     {
         return Err(ended(&state, session.id));
     }
-    let added = state.forest.heap_bytes() - before;
+    state.settle_bytes(&inner.sessions);
     state.last_activity = Instant::now();
     state.last_error = None;
     state.undelivered = None;
@@ -180,7 +183,6 @@ async fn generate(
             reply: reply.clone(),
         });
     }
-    inner.sessions.add_bytes(added);
     Ok(reply)
 }
 

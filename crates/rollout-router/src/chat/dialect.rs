@@ -1,7 +1,7 @@
 //! What differs between the ways in which a turn can be asked for.
 
 use http::uri::PathAndQuery;
-use rollout_session::{ChatReply, GenerateReply, Generation, ReplyError};
+use rollout_session::{ChatReply, GenerateReply, Generation, KnownPrompt, ReplyError};
 
 use crate::edit::chat::{Budget, ChatRequest};
 use crate::edit::generate::GenerateRequest;
@@ -34,17 +34,19 @@ impl Dialect {
     }
 
     /// Checks a reply of the engine.
-    pub(super) fn check(
+    pub(super) fn check<'a>(
         self,
-        body: &[u8],
+        body: &'a [u8],
         input_ids: Option<&[u32]>,
-    ) -> Result<Checked, ReplyError> {
+        known: Option<KnownPrompt>,
+    ) -> Result<Checked<'a>, ReplyError> {
         Ok(match self {
             Self::Chat => {
-                let reply = ChatReply::parse(body, input_ids)?;
+                let reply = ChatReply::parse(body, input_ids, known)?;
                 Checked {
                     client_body: reply.client_body(body),
                     record_body: reply.record_body(body),
+                    prompt_text: reply.prompt_text(body),
                     generation: reply.generation,
                 }
             }
@@ -53,6 +55,7 @@ impl Dialect {
                 Checked {
                     client_body: reply.client_body(body),
                     record_body: reply.record_body(body),
+                    prompt_text: None,
                     generation: reply.generation,
                 }
             }
@@ -62,11 +65,13 @@ impl Dialect {
 
 /// A reply that may be recorded.
 #[derive(Debug)]
-pub(super) struct Checked {
+pub(super) struct Checked<'a> {
     pub(super) generation: Generation,
     /// For the client, when it is not the engine's body as it is.
     pub(super) client_body: Option<Vec<u8>>,
     pub(super) record_body: Vec<u8>,
+    /// The list of prompt ids as the engine wrote it.
+    pub(super) prompt_text: Option<&'a str>,
 }
 
 /// A request of either dialect.

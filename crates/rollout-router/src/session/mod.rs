@@ -37,6 +37,8 @@ pub(crate) struct Session {
 #[derive(Debug)]
 pub(crate) struct SessionState {
     pub(crate) forest: Forest,
+    /// Bytes of the forest that the store has counted.
+    counted_bytes: usize,
     pub(crate) phase: Phase,
     pub(crate) last_activity: Instant,
     pub(crate) seat: Option<Seat>,
@@ -85,6 +87,7 @@ impl Session {
             created_at: now,
             state: Mutex::new(SessionState {
                 forest: Forest::new(0),
+                counted_bytes: 0,
                 phase,
                 last_activity: now,
                 seat: None,
@@ -105,5 +108,20 @@ impl Session {
             rollout_id: self.spec.rollout_id,
             session: Some(self.id),
         }
+    }
+}
+
+impl SessionState {
+    /// Tells the store what the records occupy now.
+    pub(crate) fn settle_bytes(&mut self, store: &Sessions) {
+        let bytes = self.forest.heap_bytes();
+        store.resize(self.counted_bytes, bytes);
+        self.counted_bytes = bytes;
+    }
+
+    /// Tells the store that the records are gone.
+    pub(crate) fn release_bytes(&mut self, store: &Sessions) {
+        store.resize(self.counted_bytes, 0);
+        self.counted_bytes = 0;
     }
 }

@@ -110,12 +110,10 @@ impl Sessions {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn add_bytes(&self, bytes: usize) {
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    pub(crate) fn release_bytes(&self, bytes: usize) {
-        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    /// A session's records had `before` bytes and have `after`.
+    pub(crate) fn resize(&self, before: usize, after: usize) {
+        self.bytes
+            .fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
     }
 
     pub(crate) fn limits(&self) -> &Limits {

@@ -18,9 +18,11 @@ mod line;
 
 pub use line::{Break, Line};
 
+use std::sync::Arc;
+
 use delta::{Delta, Link, common_prefix_of_pieces, pieces};
 
-use crate::reply::{Generation, Pieces};
+use crate::reply::{Generation, KnownPrompt, Pieces};
 use crate::sample::SampleStatus;
 
 /// Number of a turn within its session, in the order of commits, from 0.
@@ -61,6 +63,8 @@ pub struct TurnContext<'a> {
     pub request: &'a [u8],
     /// Reply body without what is held in binary form.
     pub response: Vec<u8>,
+    /// The list of prompt ids as the engine wrote it, without brackets.
+    pub prompt_text: Option<&'a str>,
     /// When the request arrived, in seconds of Unix time.
     pub requested_at: f64,
     /// When the engine had answered, in seconds of Unix time.
@@ -154,6 +158,8 @@ pub struct StaleEpoch;
 pub struct Forest {
     turns: Vec<Turn>,
     head: Option<TurnId>,
+    /// The prompt of the head as the engine wrote it.
+    head_text: Option<Arc<str>>,
     epoch: u64,
     heap_bytes: usize,
     max_trim: usize,
@@ -177,6 +183,22 @@ impl Forest {
     /// Refuses the commit of every turn that is being generated now.
     pub fn close(&mut self) {
         self.epoch += 1;
+        self.set_head_text(None);
+    }
+
+    /// The prompt of the turn that was committed last; the next one likely begins with it.
+    pub fn known_prompt(&self) -> Option<KnownPrompt> {
+        Some(KnownPrompt {
+            text: Arc::clone(self.head_text.as_ref()?),
+            ids: self.prompt_ids(self.head?),
+        })
+    }
+
+    fn set_head_text(&mut self, text: Option<&str>) {
+        let bytes = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len());
+        self.heap_bytes -= bytes(&self.head_text);
+        self.head_text = text.map(Arc::from);
+        self.heap_bytes += bytes(&self.head_text);
     }
 
     /// Number of turns.
@@ -312,6 +334,7 @@ impl Forest {
         let id = TurnId(u32::try_from(self.turns.len()).unwrap_or(u32::MAX));
         self.turns.push(turn);
         self.head = Some(id);
+        self.set_head_text(context.prompt_text);
         id
     }
 }

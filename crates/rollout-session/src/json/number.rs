@@ -138,26 +138,55 @@ impl Cursor<'_> {
         if !self.take(b'[') {
             return self.expected("a list of token ids");
         }
+        let mut ids = Vec::new();
+        self.skip_whitespace();
+        if !self.take(b']') {
+            self.more_ids(&mut ids)?;
+        }
+        Ok(ids)
+    }
+
+    /// Reads ids up to the end of their list.
+    fn more_ids(&mut self, ids: &mut Vec<u32>) -> Result<()> {
         let bytes = self.bytes();
         let mut at = self.position();
         let length = memchr(b']', bytes.get(at..).unwrap_or_default()).unwrap_or(0);
         // Ids of large vocabularies have five digits or six, and a comma.
-        let mut ids = Vec::with_capacity(length / 5);
+        ids.reserve(length / 5);
         while let Some((id, digits, b',')) = few_digits(bytes, at) {
             ids.push(id);
             at += digits + 1;
         }
         self.advance_to(at);
-        self.rest_of_ids(&mut ids)?;
-        Ok(ids)
+        self.rest_of_ids(ids)
+    }
+
+    /// Reads a list of token ids of which the text of the first ones is known: they are taken over without being read. Answers `None`,
+    /// with nothing read, when the list does not begin so.
+    ///
+    /// # Errors
+    /// The rest is not a list of integers between 0 and 2^32 - 1.
+    pub fn ids_after(&mut self, known_text: &str, known: Vec<u32>) -> Result<Option<Vec<u32>>> {
+        self.skip_whitespace();
+        let start = self.position();
+        let rest = self.text().get(start..).unwrap_or_default();
+        let next = rest
+            .strip_prefix('[')
+            .and_then(|list| list.strip_prefix(known_text))
+            .and_then(|after| after.bytes().next());
+        let Some(next @ (b',' | b']')) = next else {
+            return Ok(None);
+        };
+        self.advance_to(start + 1 + known_text.len() + 1);
+        let mut ids = known;
+        if next == b',' {
+            self.more_ids(&mut ids)?;
+        }
+        Ok(Some(ids))
     }
 
     /// Reads on one by one: the last id, and whatever has white space or is wrong.
     fn rest_of_ids(&mut self, ids: &mut Vec<u32>) -> Result<()> {
-        self.skip_whitespace();
-        if ids.is_empty() && self.take(b']') {
-            return Ok(());
-        }
         loop {
             ids.push(self.id()?);
             self.skip_whitespace();

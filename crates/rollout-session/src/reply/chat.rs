@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::meta::{MetaInfo, REPLAY_FIELDS, Spans};
 use super::tokens::{TokenRows, openai_content};
-use super::{FinishReason, Generation, ReplyError};
+use super::{FinishReason, Generation, KnownPrompt, ReplyError};
 use crate::json::edit::{FieldCuts, without};
 use crate::json::{Cursor, Kind};
 
@@ -15,18 +15,27 @@ pub struct ChatReply {
     pub generation: Generation,
     /// The assistant's message.
     pub message: Range<usize>,
+    prompt_list: Option<Range<usize>>,
     replay: Vec<Range<usize>>,
     stored: Vec<Range<usize>>,
 }
 
 impl ChatReply {
-    /// Reads and checks a reply. `input_ids` are the prompt's ids when the request carried them.
+    /// Reads and checks a reply. `input_ids` are the prompt's ids when the request carried them; `known` is a prompt that this one may
+    /// begin with.
     ///
     /// # Errors
     /// Says what is missing or contradicts itself; nothing of such a reply may be recorded.
-    pub fn parse(body: &[u8], input_ids: Option<&[u32]>) -> Result<Self, ReplyError> {
+    pub fn parse(
+        body: &[u8],
+        input_ids: Option<&[u32]>,
+        known: Option<KnownPrompt>,
+    ) -> Result<Self, ReplyError> {
         let mut cursor = Cursor::of_bytes(body)?;
-        let mut parts = Parts::default();
+        let mut parts = Parts {
+            known,
+            ..Parts::default()
+        };
         let mut spans = Spans::default();
         cursor.object::<ReplyError>(|key, value| match key.name.as_ref() {
             "choices" if value.kind()? == Kind::Array => {
@@ -54,13 +63,23 @@ impl ChatReply {
         }
         let text = std::str::from_utf8(body).unwrap_or_default();
         let message = parts.message.clone();
+        let prompt_list = parts.prompt_list.clone();
         let generation = parts.check(text, input_ids)?;
         Ok(Self {
             generation,
             message,
+            prompt_list,
             replay: spans.replay,
             stored: spans.stored,
         })
+    }
+
+    /// The list of prompt ids as the engine wrote it, without brackets.
+    pub fn prompt_text<'a>(&self, body: &'a [u8]) -> Option<&'a str> {
+        let list = body.get(self.prompt_list.clone()?)?;
+        let inner = std::str::from_utf8(list).ok()?;
+        let inner = inner.strip_prefix('[')?.strip_suffix(']')?;
+        (!inner.is_empty()).then_some(inner)
     }
 
     /// The body for the client: without replay payloads. `None` when it is the engine's, byte for byte.
@@ -99,6 +118,8 @@ struct Parts {
     content_is_null: bool,
     calls_tools: bool,
     finish: Option<FinishReason>,
+    known: Option<KnownPrompt>,
+    prompt_list: Option<Range<usize>>,
     prompt_ids: Option<Vec<u32>>,
     response_ids: Option<Vec<u32>>,
     openai_log_probs: Option<Range<usize>>,
@@ -120,7 +141,7 @@ impl Parts {
                 ("finish_reason", Kind::String) => {
                     self.finish = Some(FinishReason::parse(&value.string()?));
                 }
-                ("prompt_token_ids", Kind::Array) => self.prompt_ids = Some(value.ids()?),
+                ("prompt_token_ids", Kind::Array) => self.prompt(value)?,
                 ("response_token_ids", Kind::Array) => self.response_ids = Some(value.ids()?),
                 ("logprobs", Kind::Object) => self.openai_log_probs = Some(value.span()?),
                 ("meta_info", Kind::Object) => {
@@ -137,6 +158,21 @@ impl Parts {
             Ok(())
         })?;
         stored.end(&mut spans.stored);
+        Ok(())
+    }
+
+    fn prompt(&mut self, cursor: &mut Cursor<'_>) -> Result<(), ReplyError> {
+        let start = cursor.position();
+        let begun = match self.known.take() {
+            Some(KnownPrompt { text, ids }) => cursor.ids_after(&text, ids)?,
+            None => None,
+        };
+        let ids = match begun {
+            Some(ids) => ids,
+            None => cursor.ids()?,
+        };
+        self.prompt_ids = Some(ids);
+        self.prompt_list = Some(start..cursor.position());
         Ok(())
     }
 

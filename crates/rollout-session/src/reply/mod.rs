@@ -11,6 +11,8 @@ mod tokens;
 pub use chat::ChatReply;
 pub use generate::{GenerateReply, looks_like_batch};
 
+use std::sync::Arc;
+
 use crate::json::JsonError;
 use crate::sample::{SampleStatus, SpecInfo};
 
@@ -131,6 +133,16 @@ impl Generation {
             .as_ref()
             .map_or(SampleStatus::Aborted, FinishReason::status)
     }
+}
+
+/// The prompt of an earlier turn: how the engine wrote its ids, and the ids. A prompt that begins with it need not be read again from
+/// the start, which is most of the work of a long conversation's turn.
+#[derive(Debug, Clone)]
+pub struct KnownPrompt {
+    /// The list in JSON, without brackets.
+    pub text: Arc<str>,
+    /// Its ids.
+    pub ids: Vec<u32>,
 }
 
 /// Why a reply cannot be recorded. The texts of the first four are those of Miles's session server.

@@ -68,6 +68,29 @@ proptest! {
     }
 
     #[test]
+    fn a_list_that_begins_as_a_known_one_is_read_as_any_other(
+        ids in prop::collection::vec(0u32..2_000, 1..20),
+        known in prop::collection::vec(0u32..2_000, 1..20),
+        shared in any::<prop::sample::Index>(),
+        begins in any::<bool>(),
+        cut in 0usize..3,
+    ) {
+        let known = if begins { ids[..=shared.index(ids.len())].to_vec() } else { known };
+        let text = serde_json::to_string(&ids).unwrap();
+        let mut known_text = serde_json::to_string(&known).unwrap();
+        known_text.retain(|letter| !"[]".contains(letter));
+        // A text that ends within a number is no beginning, unless it happens to be one.
+        known_text.truncate(known_text.len() - cut.min(known_text.len() - 1));
+        let whole = cut == 0 || known_text.ends_with(',');
+        let mut cursor = Cursor::new(&text);
+        match cursor.ids_after(&known_text, known) {
+            Ok(Some(read)) if whole => prop_assert_eq!(read, ids),
+            Ok(None) => prop_assert_eq!(cursor.ids(), Ok(ids)),
+            _ => {}
+        }
+    }
+
+    #[test]
     fn strings_are_unescaped_as_serde_does(text in any::<String>()) {
         let json = serde_json::to_string(&text).unwrap();
         let read = Cursor::new(&json).string().unwrap();

@@ -1,7 +1,8 @@
 //! Replies of both profiles, and replies that lie.
 
 use rollout_session::{
-    ChatReply, FinishReason, GenerateReply, Generation, ReplyError, SampleStatus,
+    ChatReply, FinishReason, Forest, GenerateReply, Generation, KnownPrompt, ReplyError,
+    SampleStatus, TurnContext,
 };
 use serde_json::{Value, json};
 
@@ -41,7 +42,7 @@ fn fork() -> Value {
 }
 
 fn parse(reply: &Value) -> Result<Generation, ReplyError> {
-    Ok(ChatReply::parse(reply.to_string().as_bytes(), None)?.generation)
+    Ok(ChatReply::parse(reply.to_string().as_bytes(), None, None)?.generation)
 }
 
 fn edited(edit: impl FnOnce(&mut Value)) -> Value {
@@ -69,6 +70,53 @@ fn both_profiles_give_the_same_turn() {
 }
 
 #[test]
+fn a_known_prompt_is_taken_over_only_where_the_reply_begins_with_it() {
+    let body = stock().to_string();
+    for (text, ids, used) in [
+        ("1,344", vec![7, 8], true),
+        ("1,344,201", vec![7, 8, 9], true),
+        ("1,34", vec![7, 8], false),
+        ("1,345", vec![7, 8], false),
+        ("1,344,201,5", vec![7, 8, 9, 5], false),
+    ] {
+        let known = KnownPrompt {
+            text: text.into(),
+            ids: ids.clone(),
+        };
+        let reply = ChatReply::parse(body.as_bytes(), None, Some(known));
+        let expected = match (used, ids.len()) {
+            (true, 2) => vec![7, 8, 201],
+            (true, _) => ids,
+            (false, _) => vec![1, 344, 201],
+        };
+        // Ids that are no part of the text show that they were taken over.
+        assert_eq!(reply.unwrap().generation.prompt_ids, expected, "{text}");
+    }
+    let reply = ChatReply::parse(body.as_bytes(), None, None).unwrap();
+    assert_eq!(reply.prompt_text(body.as_bytes()), Some("1,344,201"));
+}
+
+#[test]
+fn the_text_of_the_last_prompt_is_known_until_the_session_closes() {
+    let body = stock().to_string();
+    let reply = ChatReply::parse(body.as_bytes(), None, None).unwrap();
+    let context = TurnContext {
+        prompt_text: reply.prompt_text(body.as_bytes()),
+        ..TurnContext::default()
+    };
+    let mut forest = Forest::new(0);
+    assert!(forest.known_prompt().is_none());
+    forest.commit(0, reply.generation.clone(), context).unwrap();
+    let known = forest.known_prompt().unwrap();
+    assert_eq!(&*known.text, "1,344,201");
+    assert_eq!(known.ids, [1, 344, 201]);
+    let bytes = forest.heap_bytes();
+    forest.close();
+    assert!(forest.known_prompt().is_none());
+    assert_eq!(forest.heap_bytes(), bytes - "1,344,201".len());
+}
+
+#[test]
 fn response_token_ids_serve_when_the_others_are_missing() {
     let reply = edited(|reply| {
         let choice = reply["choices"][0].as_object_mut().unwrap();
@@ -86,7 +134,7 @@ fn places_that_disagree_are_refused() {
         "meta_info.output_token_logprobs and response_token_ids disagree"
     );
     let body = stock().to_string();
-    let error = ChatReply::parse(body.as_bytes(), Some(&[1, 344])).unwrap_err();
+    let error = ChatReply::parse(body.as_bytes(), Some(&[1, 344]), None).unwrap_err();
     assert_eq!(
         error.to_string(),
         "input_ids of the request and prompt_token_ids disagree"
@@ -184,23 +232,26 @@ fn bodies_that_are_no_json_are_refused() {
         "{\"choices\":[{]}",
         "{\"choices\":[{\"logprobs\":NaN}]}",
     ] {
-        assert!(ChatReply::parse(body.as_bytes(), None).is_err(), "{body}");
+        assert!(
+            ChatReply::parse(body.as_bytes(), None, None).is_err(),
+            "{body}"
+        );
         assert!(
             GenerateReply::parse(body.as_bytes(), None).is_err(),
             "{body}"
         );
     }
-    assert!(ChatReply::parse(b"{\"choices\": \"\xff\"}", None).is_err());
+    assert!(ChatReply::parse(b"{\"choices\": \"\xff\"}", None, None).is_err());
     let whole = stock().to_string();
     for end in (0..whole.len()).filter(|end| whole.is_char_boundary(*end)) {
-        assert!(ChatReply::parse(&whole.as_bytes()[..end], None).is_err());
+        assert!(ChatReply::parse(&whole.as_bytes()[..end], None, None).is_err());
     }
 }
 
 #[test]
 fn an_infinite_log_probability_is_refused() {
     let body = stock().to_string().replace("-0.25,73", "-1e999,73");
-    let error = ChatReply::parse(body.as_bytes(), None).unwrap_err();
+    let error = ChatReply::parse(body.as_bytes(), None, None).unwrap_err();
     assert!(error.to_string().contains("finite"), "{error}");
 }
 
@@ -231,7 +282,7 @@ fn finish_reasons_have_their_status() {
 #[test]
 fn replay_payloads_stay_out_of_the_clients_reply_and_nothing_else_changes() {
     let plain = stock().to_string();
-    let parsed = ChatReply::parse(plain.as_bytes(), None).unwrap();
+    let parsed = ChatReply::parse(plain.as_bytes(), None, None).unwrap();
     assert_eq!(parsed.client_body(plain.as_bytes()), None);
     let with_payload = edited(|reply| {
         reply["choices"][0]["meta_info"]["routed_experts"] = json!("AAAA");
@@ -239,7 +290,7 @@ fn replay_payloads_stay_out_of_the_clients_reply_and_nothing_else_changes() {
         reply["sglext"] = json!({"routed_experts": "CCCC"});
     })
     .to_string();
-    let parsed = ChatReply::parse(with_payload.as_bytes(), None).unwrap();
+    let parsed = ChatReply::parse(with_payload.as_bytes(), None, None).unwrap();
     let client = parsed.client_body(with_payload.as_bytes()).unwrap();
     let mut expected = stock();
     expected["sglext"] = json!({});
@@ -249,7 +300,7 @@ fn replay_payloads_stay_out_of_the_clients_reply_and_nothing_else_changes() {
 #[test]
 fn the_record_has_no_list_that_is_stored_in_binary_form() {
     let body = stock().to_string();
-    let parsed = ChatReply::parse(body.as_bytes(), None).unwrap();
+    let parsed = ChatReply::parse(body.as_bytes(), None, None).unwrap();
     let record: Value = serde_json::from_slice(&parsed.record_body(body.as_bytes())).unwrap();
     let choice = record["choices"][0].as_object().unwrap();
     assert!(!choice.contains_key("prompt_token_ids"));
