@@ -28,6 +28,8 @@ pub(crate) struct EngineReport {
     pub(crate) left: usize,
     /// The engine was told, or the connection is gone, but no terminal reply came.
     pub(crate) unproven: usize,
+    /// Until the engine had been told of all of them; `None` when it could not be.
+    pub(crate) told_millis: Option<u64>,
     pub(crate) millis: u64,
     pub(crate) error: Option<String>,
 }
@@ -45,6 +47,13 @@ pub(crate) struct Aborter {
 
 /// How long a request is aborted again and again.
 const LONGEST: Duration = Duration::from_hours(1);
+
+/// What has happened at one engine so far.
+#[derive(Debug, Default)]
+struct Progress {
+    told: Mutex<Option<Duration>>,
+    last_error: Mutex<Option<String>>,
+}
 
 struct Target {
     sent: Sent,
@@ -110,8 +119,8 @@ impl Aborter {
         deadline: Instant,
     ) -> EngineReport {
         let started = Instant::now();
-        let last_error = Mutex::new(None);
-        let rounds = self.abort_in_rounds(&targets, &last_error);
+        let progress = Progress::default();
+        let rounds = self.abort_in_rounds(&targets, started, &progress);
         // The deadline also ends a round whose calls hang.
         let _ = tokio::time::timeout_at(deadline, rounds).await;
         let mut report = EngineReport {
@@ -119,8 +128,9 @@ impl Aborter {
             aborted: 0,
             left: 0,
             unproven: 0,
-            millis: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
-            error: last_error.into_inner(),
+            told_millis: progress.told.into_inner().map(millis),
+            millis: millis(started.elapsed()),
+            error: progress.last_error.into_inner(),
         };
         for target in &targets {
             let open = self.flights.is_open(target.sent.number);
@@ -137,7 +147,7 @@ impl Aborter {
         report
     }
 
-    async fn abort_in_rounds(&self, targets: &[Target], last_error: &Mutex<Option<String>>) {
+    async fn abort_in_rounds(&self, targets: &[Target], started: Instant, progress: &Progress) {
         loop {
             let open: Vec<&Target> = targets
                 .iter()
@@ -148,15 +158,23 @@ impl Aborter {
             }
             let mut calls = Vec::with_capacity(open.len());
             for target in &open {
-                calls.push(self.tell_target(target, last_error));
+                calls.push(self.tell_target(target, &progress.last_error));
             }
             join_all(calls).await;
+            if targets.iter().all(|target| self.is_told(target)) {
+                progress.told.lock().get_or_insert(started.elapsed());
+            }
             let numbers: Vec<u64> = open.iter().map(|target| target.sent.number).collect();
             let ended = self.flights.wait_for_end(&numbers);
             if tokio::time::timeout(self.repeat, ended).await.is_ok() {
                 return;
             }
         }
+    }
+
+    /// Whether the engine knows, or has no need to.
+    fn is_told(&self, target: &Target) -> bool {
+        target.told.load(Ordering::Relaxed) || !self.flights.is_open(target.sent.number)
     }
 
     async fn tell_target(&self, target: &Target, last_error: &Mutex<Option<String>>) {
@@ -179,6 +197,10 @@ impl Aborter {
         }
         Ok(())
     }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn by_engine(sent: Vec<Sent>) -> Vec<(Arc<Engine>, Vec<Target>)> {

@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use health::Health;
 
 /// Abort calls that one engine gets at the same time.
-const ABORTS_AT_ONCE: usize = 32;
+const ABORTS_AT_ONCE: usize = 16;
 
 /// An engine URL that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -252,6 +252,8 @@ async fn a_dead_engine_holds_up_nobody() {
             .unwrap()
     };
     assert_eq!(of(1)["aborted"], 3, "{report}");
+    assert!(of(1)["told_millis"].is_u64(), "{report}");
+    assert!(of(0)["told_millis"].is_null(), "{report}");
     assert_eq!(of(0)["left"], 3, "{report}");
     assert_eq!(report["left"], 3);
     assert_eq!(bed.engines[1].simulator.state().running, 0);
