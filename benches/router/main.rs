@@ -15,6 +15,8 @@
 mod client;
 mod engine;
 mod fence;
+#[path = "../support/part.rs"]
+mod part;
 mod pass_through;
 mod peer;
 #[path = "../support/process.rs"]
@@ -27,29 +29,17 @@ mod turns;
 use process::Process;
 
 fn main() {
-    let arguments: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|argument| argument != "--bench")
-        .collect();
-    let part = arguments.first().map(String::as_str);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        match part {
-            Some("engine") => engine::serve().await,
-            Some("turns") => turns::measure().await,
-            Some("pass-through") => pass_through::measure().await,
-            Some("fence") => fence::measure().await,
-            None => {
-                turns::measure().await;
-                pass_through::measure().await;
-                fence::measure().await;
-            }
-            Some(other) => panic!("no part {other}: turns, pass-through or fence"),
+    part::run(async |part| match part {
+        Some("engine") => engine::serve().await,
+        Some("turns") => turns::measure().await,
+        Some("pass-through") => pass_through::measure().await,
+        Some("fence") => fence::measure().await,
+        None => {
+            turns::measure().await;
+            pass_through::measure().await;
+            fence::measure().await;
         }
+        Some(other) => panic!("no part {other}: turns, pass-through or fence"),
     });
 }
 

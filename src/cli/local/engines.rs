@@ -1,10 +1,19 @@
 //! The engines of a local run: simulated ones as child processes, or URLs of engines that run already.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
+use anyhow::Context;
+use rollout_router::check_engine_urls;
 use serde_json::{Value, json};
 
-use super::{inputs::Inputs, service::Spec};
+use super::{inputs::Inputs, progress::say, service::Spec};
+use crate::api::{
+    job::Dataset,
+    pool::{Replies, SGLangPoolSpec},
+};
 
 /// Two engines of one pool must not answer alike.
 const SEED_STEP: u64 = 1_000_003;
@@ -18,6 +27,69 @@ pub(super) struct EngineFiles {
     pub(super) oracle_dataset: Option<PathBuf>,
     /// Script of the replies.
     pub(super) script: Option<PathBuf>,
+}
+
+/// The engines that run already: from the command line, else from a pool of external engines. None: they are simulated.
+pub(super) fn running(given: &[String], inputs: &Inputs) -> anyhow::Result<Vec<String>> {
+    let name = &inputs.pool_name;
+    let urls = match &inputs.pool.external {
+        _ if !given.is_empty() => given,
+        Some(external) if !external.urls.is_empty() => &external.urls,
+        Some(_) => anyhow::bail!(
+            "pool {name}: the Service of external engines is only known on a cluster; give their URLs with --engine"
+        ),
+        None => {
+            let engine = inputs.pool.engine.as_ref();
+            if engine.is_none_or(|engine| engine.simulator.is_none()) {
+                say(&format!(
+                    "pool {name}: without a cluster its engines are simulated; --engine URL takes real ones"
+                ));
+            }
+            return Ok(Vec::new());
+        }
+    };
+    check_engine_urls(urls)?;
+    Ok(urls.to_vec())
+}
+
+/// Whether simulated engines of this pool answer from the job's own data set.
+pub(super) fn know_the_data_set(pool: &SGLangPoolSpec) -> bool {
+    let engine = pool.engine.as_ref();
+    let simulator = engine.and_then(|engine| engine.simulator.as_ref());
+    match simulator.and_then(|simulator| simulator.replies.as_ref()) {
+        None => true,
+        Some(Replies {
+            oracle,
+            script: _,
+            lengths,
+        }) => {
+            let has_another = oracle
+                .as_ref()
+                .is_some_and(|oracle| oracle.dataset.is_some());
+            lengths.is_none() && !has_another
+        }
+    }
+}
+
+/// The rows that simulated engines can know the answers of, if there are any: bad ones are the driver's to name, by file, line and column.
+pub(super) fn known_rows(spec: &Dataset, file: &Path) -> anyhow::Result<Option<Vec<u8>>> {
+    let Some(label_key) = &spec.label_key else {
+        return Ok(None);
+    };
+    let text = fs::read(file).with_context(|| file.display().to_string())?;
+    let is_known = |line: &&[u8]| {
+        let row: Option<Value> = serde_json::from_slice(line).ok();
+        row.is_some_and(|row| {
+            let prompt = &row[spec.prompt_key()];
+            let has_prompt = prompt.is_string()
+                || prompt
+                    .as_array()
+                    .is_some_and(|messages| !messages.is_empty());
+            has_prompt && !row[label_key].is_null()
+        })
+    };
+    let rows: Vec<&[u8]> = text.split(|byte| *byte == b'\n').filter(is_known).collect();
+    Ok((!rows.is_empty()).then(|| rows.join(&b'\n')))
 }
 
 /// The configuration of one simulated engine (`rollout-operator simulate-engine --config`).
@@ -58,7 +130,7 @@ fn replies(inputs: &Inputs, files: &EngineFiles, given: Option<&Value>) -> Value
     let dataset = &inputs.spec.dataset;
     let known = files.dataset.as_ref().zip(dataset.label_key.as_ref());
     let own = known.map(
-        |(path, label)| json!({"path": path, "promptKey": dataset.prompt_key.as_deref().unwrap_or("prompt"), "labelKey": label}),
+        |(path, label)| json!({"path": path, "promptKey": dataset.prompt_key(), "labelKey": label}),
     );
     let mut replies = match given {
         Some(Value::Object(given)) if !given.is_empty() => Value::Object(given.clone()),

@@ -14,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     agents::{self, RouterUrls},
-    progress::{Display, Outcome, Status, say},
+    last_word::LastWord,
+    progress::{Display, Status, say},
     service::{Process, ServiceError, Spec, keep_running, tail},
     setup::Setup,
 };
@@ -34,7 +35,7 @@ const DRIVER_SLACK: Duration = Duration::from_mins(1);
 /// What ended the wait for the driver.
 enum End {
     /// The driver's own word.
-    Decided(Outcome),
+    Decided(Box<LastWord>),
     /// Somebody pressed Ctrl-C or sent SIGTERM.
     Interrupted,
     /// The job took longer than `activeDeadlineSeconds`.
@@ -173,7 +174,7 @@ async fn drive(
         let spec = setup.driver_spec(config);
         let driver = Process::start(&spec).await?;
         match watch_driver(setup, driver, deadline, services, signals, display).await? {
-            DriverEnd::Decided => return setup.last_word().map(End::Decided),
+            DriverEnd::Decided => return Ok(End::Decided(Box::new(setup.last_word()?))),
             DriverEnd::Interrupted => return Ok(End::Interrupted),
             DriverEnd::Deadline => return Ok(End::Deadline),
             DriverEnd::Crashed(status) => {
@@ -322,17 +323,20 @@ impl Signals {
 fn report(setup: &Setup, end: End) -> anyhow::Result<ExitCode> {
     let output = setup.work.output.display();
     match end {
-        End::Decided(outcome) if outcome.success => {
-            say(&format!("{}: {}", outcome.reason, outcome.message));
-            for line in setup.summary() {
+        End::Decided(word) if word.outcome.success => {
+            say(&format!(
+                "{}: {}",
+                word.outcome.reason, word.outcome.message
+            ));
+            for line in word.summary(&setup.work.output) {
                 say(&line);
             }
             Ok(ExitCode::SUCCESS)
         }
-        End::Decided(outcome) => anyhow::bail!(
+        End::Decided(word) => anyhow::bail!(
             "{}: {} (what was kept is in {output})",
-            outcome.reason,
-            outcome.message
+            word.outcome.reason,
+            word.outcome.message
         ),
         End::Deadline => anyhow::bail!(
             "DeadlineExceeded: the job took longer than activeDeadlineSeconds (what was kept is in {output})"

@@ -9,8 +9,15 @@ use serde_json::Value;
 use super::progress::{Groups, Outcome, Progress};
 
 /// The driver's last word (docs/protocol.md section 5).
+#[derive(Debug)]
+pub(super) struct LastWord {
+    /// How the job ended.
+    pub(super) outcome: Outcome,
+    parts: Parts,
+}
+
 #[derive(Debug, Deserialize)]
-struct LastWord {
+struct Parts {
     result: Option<Outcome>,
     #[serde(default)]
     progress: Progress,
@@ -20,43 +27,47 @@ struct LastWord {
     output: Value,
 }
 
-/// How the job ended, from the text of the last word.
-pub(super) fn outcome(text: &str) -> anyhow::Result<Outcome> {
-    let word: LastWord =
-        serde_json::from_str(text).context("the driver's last word is not readable")?;
-    word.result.context("the driver ended without a decision")
-}
-
-/// What a person wants to know at the end.
-pub(super) fn summary(text: &str, output: &Path) -> Vec<String> {
-    let Ok(word) = serde_json::from_str::<LastWord>(text) else {
-        return Vec::new();
-    };
-    let Groups {
-        target,
-        kept,
-        filtered,
-        recycled,
-        failed,
-        lost,
-        in_flight: _,
-    } = word.progress.groups;
-    let mut lines = vec![format!(
-        "groups: {kept} kept of {target}, {filtered} filtered, {recycled} recycled, {failed} failed, {lost} lost"
-    )];
-    if let Value::Object(teardown) = &word.teardown
-        && !teardown.is_empty()
-    {
-        let parts = teardown.iter().map(|(name, value)| match value {
-            Value::String(text) => format!("{name} {text}"),
-            other => format!("{name} {other}"),
-        });
-        lines.push(format!(
-            "teardown: {}",
-            parts.collect::<Vec<_>>().join(", ")
-        ));
+impl LastWord {
+    /// Reads the text of a last word.
+    pub(super) fn read(text: &str) -> anyhow::Result<Self> {
+        let mut parts: Parts =
+            serde_json::from_str(text).context("the driver's last word is not readable")?;
+        let outcome = parts
+            .result
+            .take()
+            .context("the driver ended without a decision")?;
+        Ok(Self { outcome, parts })
     }
-    let samples = word.output["samples"].as_u64().unwrap_or_default();
-    lines.push(format!("samples: {samples} in {}", output.display()));
-    lines
+
+    /// What a person wants to know at the end.
+    pub(super) fn summary(&self, output: &Path) -> Vec<String> {
+        let word = &self.parts;
+        let Groups {
+            target,
+            kept,
+            filtered,
+            recycled,
+            failed,
+            lost,
+            in_flight: _,
+        } = word.progress.groups;
+        let mut lines = vec![format!(
+            "groups: {kept} kept of {target}, {filtered} filtered, {recycled} recycled, {failed} failed, {lost} lost"
+        )];
+        if let Value::Object(teardown) = &word.teardown
+            && !teardown.is_empty()
+        {
+            let parts = teardown.iter().map(|(name, value)| match value {
+                Value::String(text) => format!("{name} {text}"),
+                other => format!("{name} {other}"),
+            });
+            lines.push(format!(
+                "teardown: {}",
+                parts.collect::<Vec<_>>().join(", ")
+            ));
+        }
+        let samples = word.output["samples"].as_u64().unwrap_or_default();
+        lines.push(format!("samples: {samples} in {}", output.display()));
+        lines
+    }
 }

@@ -13,10 +13,10 @@ use super::{
     Args,
     agent_command::{self, FunctionFiles},
     agents::{Pods, RouterUrls},
-    engines::{EngineFiles, simulator_config, simulator_spec},
+    engines::{self, EngineFiles, simulator_config, simulator_spec},
     inputs::{self, Code, Content, Inputs},
-    last_word,
-    progress::{Outcome, say},
+    last_word::LastWord,
+    progress::say,
     secrets::Secrets,
     service::Spec,
     workdir::{Job, WorkDir},
@@ -36,6 +36,8 @@ pub(super) struct Setup {
     pub(super) simulated_engines: u32,
     pub(super) active_deadline: Option<Duration>,
     pub(super) backoff_limit: u32,
+    /// The job's spec, with its defaults written out.
+    spec: Value,
     program: PathBuf,
     python: PathBuf,
     tokenizer: Option<PathBuf>,
@@ -50,7 +52,7 @@ pub(super) fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
     let Some(inputs) = read_inputs(args)? else {
         return Ok(None);
     };
-    let engine_urls = engine_urls(args, &inputs)?;
+    let engine_urls = engines::running(&args.engines, &inputs)?;
     let program = std::env::current_exe().context("find this program")?;
     let python = find_python(&args.python)?;
     let spec_value = inputs::spec_value(&inputs.spec);
@@ -71,10 +73,13 @@ pub(super) fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
         Content::File(path) => path.clone(),
         Content::Bytes(bytes) => work.write("dataset.jsonl", bytes)?,
     };
-    let known = known_rows(&inputs, &dataset)?;
-    let known = (!known.is_empty())
-        .then(|| work.write("known.jsonl", &known))
-        .transpose()?;
+    let known = if engine_urls.is_empty() && engines::know_the_data_set(&inputs.pool) {
+        let rows = engines::known_rows(&inputs.spec.dataset, &dataset)?;
+        rows.map(|rows| work.write("known.jsonl", &rows))
+            .transpose()?
+    } else {
+        None
+    };
     let oracle_dataset = inputs
         .oracle_dataset
         .as_ref()
@@ -115,6 +120,7 @@ pub(super) fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
         backoff_limit: spec.backoff_limit.unsigned_abs(),
         engine_urls,
         work,
+        spec: spec_value,
         program,
         python,
         tokenizer: args.tokenizer.clone(),
@@ -155,73 +161,6 @@ fn read_inputs(args: &Args) -> anyhow::Result<Option<Inputs>> {
         args.job.as_deref(),
         &volumes,
     )?))
-}
-
-/// The engines that run already: from the command line, else from a pool of external engines.
-fn engine_urls(args: &Args, inputs: &Inputs) -> anyhow::Result<Vec<String>> {
-    if !args.engines.is_empty() {
-        for url in &args.engines {
-            check_engine_url(url)?;
-        }
-        return Ok(args.engines.clone());
-    }
-    match &inputs.pool.external {
-        Some(external) if !external.urls.is_empty() => Ok(external.urls.clone()),
-        Some(_) => anyhow::bail!(
-            "pool {}: the Service of external engines is only known on a cluster; give their URLs with --engine",
-            inputs.pool_name
-        ),
-        None => {
-            if inputs
-                .pool
-                .engine
-                .as_ref()
-                .is_none_or(|engine| engine.simulator.is_none())
-            {
-                say(&format!(
-                    "pool {}: without a cluster its engines are simulated; --engine URL takes real ones",
-                    inputs.pool_name
-                ));
-            }
-            Ok(Vec::new())
-        }
-    }
-}
-
-/// The rows that simulated engines can know the answers of: bad ones are the driver's to name, by file, line and column.
-fn known_rows(inputs: &Inputs, dataset: &Path) -> anyhow::Result<Vec<u8>> {
-    let spec = &inputs.spec.dataset;
-    let Some(label_key) = &spec.label_key else {
-        return Ok(Vec::new());
-    };
-    let text = fs::read(dataset).with_context(|| dataset.display().to_string())?;
-    let is_known = |line: &&[u8]| {
-        let row: Option<Value> = serde_json::from_slice(line).ok();
-        row.is_some_and(|row| {
-            let prompt = &row[spec.prompt_key()];
-            let has_prompt = prompt.is_string()
-                || prompt
-                    .as_array()
-                    .is_some_and(|messages| !messages.is_empty());
-            has_prompt && !row[label_key].is_null()
-        })
-    };
-    let rows: Vec<&[u8]> = text.split(|byte| *byte == b'\n').filter(is_known).collect();
-    Ok(rows.join(&b'\n'))
-}
-
-fn check_engine_url(url: &str) -> anyhow::Result<()> {
-    let parsed = reqwest::Url::parse(url)
-        .with_context(|| format!("--engine {url}: write http://HOST:PORT"))?;
-    anyhow::ensure!(
-        parsed.scheme() != "https",
-        "--engine {url}: engines are reached over http only"
-    );
-    anyhow::ensure!(
-        parsed.scheme() == "http" && parsed.has_host(),
-        "--engine {url}: write http://HOST:PORT"
-    );
-    Ok(())
 }
 
 fn find_python(python: &Path) -> anyhow::Result<PathBuf> {
@@ -386,7 +325,7 @@ impl Setup {
                 "uid": self.work.uid,
                 "attempt": self.work.attempt,
             },
-            "spec": inputs::spec_value(&self.inputs.spec),
+            "spec": self.spec,
             "dataset_path": self.dataset,
             "ledger_dir": self.work.directory("ledger")?,
             "output_dir": self.work.output,
@@ -427,19 +366,11 @@ impl Setup {
     }
 
     /// How the job ended, in the driver's word.
-    pub(super) fn last_word(&self) -> anyhow::Result<Outcome> {
+    pub(super) fn last_word(&self) -> anyhow::Result<LastWord> {
         let path = self.last_word_path();
         let text = fs::read_to_string(&path).with_context(|| {
             format!("the driver ended without a last word in {}", path.display())
         })?;
-        last_word::outcome(&text)
-    }
-
-    /// Lines that tell a person what there is now.
-    pub(super) fn summary(&self) -> Vec<String> {
-        last_word::summary(
-            &fs::read_to_string(self.last_word_path()).unwrap_or_default(),
-            &self.work.output,
-        )
+        LastWord::read(&text)
     }
 }

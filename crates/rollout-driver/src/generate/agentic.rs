@@ -17,8 +17,8 @@ use crate::router::{CreateSession, Outcome, OutcomeFeed, OutcomeKind, RouterClie
 /// Slack of our own deadline over those that the launcher and the router enforce.
 const SLACK: Duration = Duration::from_mins(1);
 
-/// How a launcher's error begins when the agent cannot be imported or started.
-const NOT_LOADED: &str = "the agent cannot be loaded";
+/// What a launcher says in the metadata when the agent itself cannot run (docs/protocol.md section 2).
+const LOAD_FAILED: &str = "agent_load_failed";
 
 /// Keys that the router sets itself in every chat request.
 const ROUTERS_OWN: [&str; 1] = ["no_stop_trim"];
@@ -82,8 +82,7 @@ impl AgenticFn {
                 Generated::infra(cause, &"the session is gone with its router")
             }
             Some(SessionEnd::Outcome(outcome)) if outcome.outcome == OutcomeKind::InfraFailed => {
-                let problem = outcome.error.unwrap_or_else(|| "no reason given".into());
-                lost(&problem)
+                lost(&outcome)
             }
             Some(SessionEnd::Outcome(outcome)) => {
                 self.collect(&id, &input.sample, Some(&outcome)).await
@@ -168,8 +167,14 @@ impl AgenticFn {
 }
 
 /// A session that ended without a result. What the launcher could not even load will hardly load elsewhere.
-fn lost(problem: &str) -> Generated {
-    if !problem.starts_with(NOT_LOADED) {
+fn lost(outcome: &Outcome) -> Generated {
+    let problem = outcome.error.as_deref().unwrap_or("no reason given");
+    let load_failed = outcome
+        .metadata
+        .as_ref()
+        .and_then(|metadata| metadata.get(LOAD_FAILED))
+        .and_then(Value::as_bool);
+    if load_failed != Some(true) {
         return Generated::infra("session_infra_failed", &problem);
     }
     let mut generated = Generated::infra("agent_not_loaded", &problem);

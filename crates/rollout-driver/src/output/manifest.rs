@@ -3,7 +3,6 @@
 //! Free of clocks: the same samples give the same manifest. `version` grows when a reader of the version before would misread it.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -101,10 +100,8 @@ impl Manifest {
     /// It cannot be read, or is of another version.
     pub fn read(directory: &Path) -> Result<Option<Self>, OutputError> {
         let path = layout::manifest(directory);
-        let text = match fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(OutputError::io("read", &path, error)),
+        let Some(text) = whole::read(&path)? else {
+            return Ok(None);
         };
         let broken = |problem: String| OutputError::Broken {
             path: path.clone(),

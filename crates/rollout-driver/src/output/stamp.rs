@@ -5,7 +5,6 @@
 //! it works on network file systems too; between the question and the rename there is a moment without protection, in which an older attempt can
 //! only let a file of the same job appear.
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -130,10 +129,8 @@ fn superseded(directory: &Path, attempt: u64, owner: u64) -> OutputError {
 
 fn read(directory: &Path) -> Result<Option<Content>, OutputError> {
     let path = layout::stamp(directory);
-    let text = match fs::read(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(OutputError::io("read", &path, error)),
+    let Some(text) = whole::read(&path)? else {
+        return Ok(None);
     };
     let broken = |problem: String| OutputError::Broken {
         path: path.clone(),

@@ -119,6 +119,15 @@ pub(super) fn create_directory(path: &Path) -> Result<(), OutputError> {
     sync_directory(path)
 }
 
+/// A whole file; `None` when there is none.
+pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, OutputError> {
+    match fs::read(path) {
+        Ok(content) => Ok(Some(content)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(OutputError::io("read", path, error)),
+    }
+}
+
 /// Removes temporary files that a crash left in a directory.
 pub(super) fn remove_leftovers(directory: &Path) -> Result<(), OutputError> {
     for entry in list(directory)? {

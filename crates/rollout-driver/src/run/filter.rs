@@ -118,23 +118,14 @@ impl GroupFilter {
 /// broken, and the error budget must see it.
 fn unusable(samples: &[Sample]) -> Option<Decided> {
     let is_empty = |sample: &&Sample| sample.tokens.is_empty();
-    let empty = samples.iter().filter(is_empty).count();
-    if empty == 0 {
-        return None;
-    }
-    let reason = if empty == samples.len() {
-        NOTHING_GENERATED
-    } else {
-        SOME_EMPTY
-    };
-    let verdict = if empty == samples.len() {
-        Verdict::Fail {
-            reason: reason.into(),
-        }
-    } else {
-        Verdict::Drop {
-            reason: reason.into(),
-        }
+    let verdict = match samples.iter().filter(is_empty).count() {
+        0 => return None,
+        empty if empty == samples.len() => Verdict::Fail {
+            reason: NOTHING_GENERATED.into(),
+        },
+        _ => Verdict::Drop {
+            reason: SOME_EMPTY.into(),
+        },
     };
     let said = samples
         .iter()

@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::Board;
+use crate::digest;
 
 /// Serves the board until `over` is cancelled.
 pub async fn serve(listener: TcpListener, board: Board, over: CancellationToken) {
@@ -38,14 +39,6 @@ async fn status(State(board): State<Board>, headers: HeaderMap) -> Response {
 }
 
 fn etag(body: &str) -> String {
-    use std::fmt::Write;
-
-    let digest = Sha256::digest(body.as_bytes());
-    let mut tag = String::from("\"");
-    for byte in digest.iter().take(16) {
-        // Writing to a string cannot fail.
-        let _ = write!(tag, "{byte:02x}");
-    }
-    tag.push('"');
-    tag
+    let digest = digest::hex(Sha256::new_with_prefix(body));
+    format!("\"{}\"", &digest[..32])
 }

@@ -138,6 +138,7 @@ impl Pod {
             Behaviour::NotLoaded => json!({
                 "outcome": "infra_failed",
                 "error": "the agent cannot be loaded: agent.run: ModuleNotFoundError: No module named 'openai'",
+                "metadata": {"agent_load_failed": true},
             }),
             Behaviour::PodLost => json!({"outcome": "infra_failed", "error": "evicted"}),
             Behaviour::Hang | Behaviour::HangAndRaise => {

@@ -38,6 +38,14 @@ pub enum EngineUrlError {
     None,
 }
 
+/// Says what a router would say of its engines' addresses, without starting one.
+///
+/// # Errors
+/// There is none, one cannot be used, or one is given twice.
+pub fn check_engine_urls(urls: &[String]) -> Result<(), EngineUrlError> {
+    Engines::new(urls).map(drop)
+}
+
 /// One engine.
 #[derive(Debug)]
 pub(crate) struct Engine {

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::App;
 use super::body::{self, Place};
 use super::chat::{self, as_openai};
-use super::generate::{self, Answer, AnswerOptions, Chunks, Prepared, demands_of, new_rid};
+use super::generate::{self, Answer, AnswerOptions, Chunks, Prepared, new_rid, outputs_of};
 use super::reply::{self, ApiError};
 use crate::engine::Ticket;
 use crate::wire::logprobs::{LogprobOptions, Logprobs};
@@ -141,17 +141,10 @@ impl CompletionRequest {
         let alone = prompts.len() * samples == 1;
         let mut prepared = Vec::new();
         for prompt in prompts {
-            let rules = app
-                .check_lengths(&prompt, &params)
-                .map_err(ApiError::Native)?;
-            app.check_vocabulary(&prompt)?;
-            for sample in 0..samples {
-                let demands =
-                    demands_of(&params, rules.clone(), sample).map_err(ApiError::Native)?;
-                let output = app
-                    .model
-                    .reply(&prompt, None, &demands)
-                    .map_err(|error| ApiError::Native(error.to_string()))?;
+            for (sample, output) in outputs_of(app, &prompt, &params, samples)?
+                .into_iter()
+                .enumerate()
+            {
                 let rid = self.rid.as_deref().filter(|_| alone);
                 prepared.push(Prepared {
                     rid: rid.map_or_else(new_rid, Into::into),

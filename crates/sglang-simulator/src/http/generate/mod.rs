@@ -17,7 +17,7 @@ use crate::engine::{Done, Submission, SubmitError, Ticket};
 use crate::wire::python;
 
 pub(super) use answer::{Answer, AnswerOptions, Meta, answer_of};
-pub(super) use prepared::{Prepared, demands_of, new_rid};
+pub(super) use prepared::{Prepared, demands_of, new_rid, outputs_of};
 pub(super) use stream::Chunks;
 
 const PLACE: Place = Place {

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use super::AnswerOptions;
 use crate::engine::Submission;
+use crate::http::App;
+use crate::http::reply::ApiError;
 use crate::replies::{Demands, ForcedText, Output, StopRules};
 use crate::wire::logprobs::LogprobOptions;
 use crate::wire::sampling::SamplingParams;
@@ -57,6 +59,27 @@ impl Prepared {
 /// A request id as SGLang makes them.
 pub(crate) fn new_rid() -> Arc<str> {
     format!("{:032x}", rand::random::<u128>()).into()
+}
+
+/// What the model says to a prompt that is no chat, `samples` times, once everything is checked.
+pub(crate) fn outputs_of(
+    app: &App,
+    prompt: &[u32],
+    params: &SamplingParams,
+    samples: usize,
+) -> Result<Vec<Output>, ApiError> {
+    let rules = app
+        .check_lengths(prompt, params)
+        .map_err(ApiError::Native)?;
+    app.check_vocabulary(prompt)?;
+    (0..samples)
+        .map(|sample| {
+            let demands = demands_of(params, rules.clone(), sample).map_err(ApiError::Native)?;
+            app.model
+                .reply(prompt, None, &demands)
+                .map_err(|error| ApiError::Native(error.to_string()))
+        })
+        .collect()
 }
 
 /// What the parameters demand of the model.

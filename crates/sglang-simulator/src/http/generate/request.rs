@@ -8,7 +8,7 @@ use serde::de::{self, SeqAccess, Visitor};
 use serde_json::Value;
 
 use super::PLACE;
-use super::prepared::{Prepared, demands_of, new_rid};
+use super::prepared::{Prepared, new_rid, outputs_of};
 use crate::http::App;
 use crate::http::reply::ApiError;
 use crate::wire::logprobs::LogprobOptions;
@@ -255,17 +255,10 @@ impl GenerateRequest {
         let mut prepared = Vec::with_capacity(rids.len());
         for (index, (prompt, params)) in prompts.into_iter().zip(params).enumerate() {
             params.verify(app.vocab_size).map_err(ApiError::Native)?;
-            let rules = app
-                .check_lengths(&prompt, &params)
-                .map_err(ApiError::Native)?;
-            app.check_vocabulary(&prompt)?;
-            for sample in 0..samples {
-                let demands =
-                    demands_of(&params, rules.clone(), sample).map_err(ApiError::Native)?;
-                let output = app
-                    .model
-                    .reply(&prompt, None, &demands)
-                    .map_err(|error| ApiError::Native(error.to_string()))?;
+            for (sample, output) in outputs_of(app, &prompt, &params, samples)?
+                .into_iter()
+                .enumerate()
+            {
                 prepared.push(Prepared {
                     rid: rids[index * samples + sample].clone(),
                     prompt: prompt.clone(),
