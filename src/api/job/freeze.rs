@@ -19,8 +19,8 @@ enum Frozen {
 
 use Frozen::{AgenticOptional, AgenticValue, Optional, Value as Always};
 
-/// What is frozen. Free are `suspend`, the two deadlines, `ttlSecondsAfterFinished`, `cleanup`, `rerunId`, `rollout.concurrency` and
-/// `generate.agentic.warmPods`; `managedBy` has a rule of its own.
+/// What is frozen. Free are `suspend`, the two deadlines, `ttlSecondsAfterFinished`, `cleanup`, `rerunId`, `rollout.concurrency`,
+/// `rollout.requestTimeoutSeconds` and `generate.agentic.warmPods`; `managedBy` has a rule of its own.
 const FROZEN: &[Frozen] = &[
     Optional("poolRef"),
     Optional("pool"),

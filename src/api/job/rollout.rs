@@ -38,6 +38,12 @@ pub struct Rollout {
     /// How much runs at once.
     #[serde(default)]
     pub concurrency: Concurrency,
+    /// Longest time of one /generate request of the job, in seconds, waiting in the engine's queue included; a request that takes longer is
+    /// aborted, and its sample is run again as after any failure of an engine. Requests of an agent have sessionDeadlineSeconds instead. May be
+    /// changed while the job runs.
+    #[serde(default = "int::<3600>")]
+    #[schemars(range(min = 1, max = 86_400))]
+    pub request_timeout_seconds: i32,
     /// How much may fail.
     #[serde(default)]
     pub error_budget: ErrorBudget,

@@ -34,6 +34,7 @@ fn defaults_are_applied() {
     let job = &loaded("good/container.json").jobs[0].object.spec;
     assert_eq!(job.rollout.batch_size, 32);
     assert_eq!(job.rollout.steps, 1);
+    assert_eq!(job.rollout.request_timeout_seconds, 3600);
     assert_eq!(job.rollout.error_budget.infra_failures, 100);
     assert_eq!(job.teardown.drain_seconds, 60);
     assert_eq!(job.dataset.prompt_key(), "prompt");
