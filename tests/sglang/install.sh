@@ -16,7 +16,7 @@ hash_of() { sha256sum "$@" | cut -d' ' -f1 | sha256sum | cut -c1-16; }
 engine=$cache/sglang-$version-$(hash_of "$recipe"/{install.sh,requirements.txt,cuda_stubs.py,stubs/sgl_kernel/__init__.py})
 model=$engine/model-$(hash_of "$recipe/tiny_model.py" "$tokenizer"/*)
 
-# uv reads no pip configuration, so that a mirror is named to it.
+# uv reads no pip configuration, so that a chosen package index is named to it.
 use_pips_index() {
   local index
   index=${PIP_INDEX_URL:-$(python3 -m pip config get global.index-url 2>/dev/null || true)}
@@ -31,7 +31,7 @@ install_engine() {
   command -v python3 >/dev/null || die "no python3"
   free=$(df -Pk "$cache" | awk 'NR == 2 { print int($4 / 1024 / 1024) }')
   [ "$free" -ge 4 ] || die "$cache has $free GB left, SGLang needs 4"
-  say "installing SGLang $version for the CPU (once per machine: 3 GB, about a minute with a near registry)"
+  say "installing SGLang $version for the CPU (once per machine: 3 GB)"
   work=$(mktemp -d "$engine.work-XXXXXX")
   use_pips_index
   export UV_CACHE_DIR=$cache/uv UV_HTTP_TIMEOUT=300 UV_NO_PROGRESS=1 PIP_ROOT_USER_ACTION=ignore
