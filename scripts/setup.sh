@@ -51,10 +51,10 @@ python_env() {
     flock 9
     if [ ! -e "$env/.ready" ]; then
       say "installing Python packages of ${requirements#"$root"/} (once per machine)"
-      rm -rf "$env"
-      python3 -m venv "$env" >&2
-      retry "$env/bin/python" -m pip install -q -r "$requirements" >&2
-      touch "$env/.ready"
+      rm -rf "$env" &&
+        python3 -m venv "$env" >&2 &&
+        retry "$env/bin/python" -m pip install -q -r "$requirements" >&2 &&
+        touch "$env/.ready"
     fi
   ) 9>"$cache/python-$key.lock" || return 1
   printf '%s\n' "$env/bin/python"
@@ -68,8 +68,8 @@ cargo_tool() {
     flock 9
     if [ ! -x "$home/bin/$name" ]; then
       say "building $name $version (once per machine, some minutes)"
-      CARGO_TARGET_DIR=$cache/tools/build-$name retry cargo install -q --locked "$name" --version "$version" --root "$home" >&2
-      rm -rf "$cache/tools/build-$name"
+      CARGO_TARGET_DIR=$cache/tools/build-$name retry cargo install -q --locked "$name" --version "$version" --root "$home" >&2 &&
+        rm -rf "$cache/tools/build-$name"
     fi
   ) 9>"$cache/$name.lock" || return 1
   printf '%s\n' "$home/bin/$name"
