@@ -51,8 +51,6 @@ pub enum TokenizerSource {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Timeouts {
-    /// One `/generate` request.
-    pub request_seconds: f64,
     /// The router has to answer this soon after our start, and after it restarted.
     pub router_seconds: f64,
     /// Collection of one session's samples.
@@ -72,7 +70,6 @@ pub struct Timeouts {
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
-            request_seconds: 3600.0,
             router_seconds: 60.0,
             collect_seconds: 120.0,
             reward_seconds: 120.0,

@@ -29,6 +29,16 @@ pub struct Rollout {
     /// When failures end the job.
     #[serde(default)]
     pub error_budget: ErrorBudget,
+    /// Deadline of one `/generate` request.
+    #[serde(default = "an_hour")]
+    pub request_timeout_seconds: u32,
+}
+
+/// What [`Rollout::request_timeout_seconds`] may be.
+pub(super) const REQUEST_TIMEOUT: std::ops::RangeInclusive<u32> = 1..=86_400;
+
+fn an_hour() -> u32 {
+    3600
 }
 
 fn one() -> u32 {

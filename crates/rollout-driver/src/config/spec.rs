@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::rollout::Rollout;
+use super::rollout::{REQUEST_TIMEOUT, Rollout};
 use crate::error::DriverError;
 
 /// What the job wants.
@@ -70,6 +70,14 @@ impl JobSpec {
             return Err(refuse(
                 "rollout.batchSize and rollout.samplesPerPrompt must be at least 1".into(),
             ));
+        }
+        if !REQUEST_TIMEOUT.contains(&spec.rollout.request_timeout_seconds) {
+            return Err(refuse(format!(
+                "rollout.requestTimeoutSeconds is {}: it must be from {} to {}",
+                spec.rollout.request_timeout_seconds,
+                REQUEST_TIMEOUT.start(),
+                REQUEST_TIMEOUT.end()
+            )));
         }
         Ok(spec)
     }

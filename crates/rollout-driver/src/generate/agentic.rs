@@ -20,6 +20,9 @@ const SLACK: Duration = Duration::from_mins(1);
 /// What a launcher says in the metadata when the agent itself cannot run (docs/protocol.md section 2).
 const LOAD_FAILED: &str = "agent_load_failed";
 
+/// Cause of a sample whose session ended after a turn that an engine failed.
+const ENGINE_FAILED: &str = "engine_failed";
+
 /// Keys that the router sets itself in every chat request.
 const ROUTERS_OWN: [&str; 1] = ["no_stop_trim"];
 
@@ -81,12 +84,10 @@ impl AgenticFn {
             Some(SessionEnd::Lost(cause)) => {
                 Generated::infra(cause, &"the session is gone with its router")
             }
-            Some(SessionEnd::Outcome(outcome)) if outcome.outcome == OutcomeKind::InfraFailed => {
-                lost(&outcome)
-            }
-            Some(SessionEnd::Outcome(outcome)) => {
-                self.collect(&id, &input.sample, Some(&outcome)).await
-            }
+            Some(SessionEnd::Outcome(outcome)) => match nobodys_result(&outcome) {
+                Some(lost) => lost,
+                None => self.collect(&id, &input.sample, Some(&outcome)).await,
+            },
             None if cancelled => self.collect(&id, &input.sample, None).await,
             None => Generated::infra("session_silent", &"no outcome within its deadline"),
         };
@@ -163,6 +164,26 @@ impl AgenticFn {
             end,
             problem: outcome.and_then(|outcome| outcome.error.clone()),
         })
+    }
+}
+
+/// The end of a session that says nothing about the policy: the machinery failed it, or an engine failed its last turn, whatever the
+/// agent made of that. `None` for a result, and for a session that was ended from outside.
+fn nobodys_result(outcome: &Outcome) -> Option<Generated> {
+    match (&outcome.engine_fault, outcome.outcome) {
+        (_, OutcomeKind::Aborted) => None,
+        (Some(fault), kind) => {
+            let said = outcome.error.as_deref().filter(|error| {
+                kind == OutcomeKind::InfraFailed && error.contains(&fault.message)
+            });
+            let problem = said.map_or_else(
+                || format!("{}: {}", fault.code, fault.message),
+                str::to_owned,
+            );
+            Some(Generated::infra(ENGINE_FAILED, &problem))
+        }
+        (None, OutcomeKind::InfraFailed) => Some(lost(outcome)),
+        (None, OutcomeKind::Completed | OutcomeKind::AgentFailed | OutcomeKind::Deadline) => None,
     }
 }
 
@@ -292,4 +313,63 @@ fn tool_time(agent: &Map<String, Value>) -> f64 {
         .and_then(|metrics| metrics.get("total_tool_time"))
         .and_then(Value::as_f64)
         .unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use rollout_engine::SampleEnd;
+    use serde_json::json;
+
+    use super::*;
+
+    fn outcome(kind: &str, more: &Value) -> Outcome {
+        let mut outcome = json!({"session_id": "s", "outcome": kind});
+        let (Value::Object(into), Value::Object(more)) = (&mut outcome, more) else {
+            panic!("not an object: {more}");
+        };
+        into.extend(more.clone());
+        serde_json::from_value(outcome).unwrap()
+    }
+
+    fn cause(outcome: &Outcome) -> Option<(String, String)> {
+        let generated = nobodys_result(outcome)?;
+        let (SampleEnd::Infra { cause } | SampleEnd::Setup { cause }) = generated.end else {
+            panic!("no failure of the machinery: {:?}", generated.end);
+        };
+        Some((cause, generated.problem.unwrap_or_default()))
+    }
+
+    #[test]
+    fn a_session_whose_last_turn_an_engine_failed_is_no_result_unless_it_was_aborted() {
+        let fault =
+            json!({"engine_fault": {"code": "engine_silent", "message": "no probe for 60 s"}});
+        for kind in ["completed", "agent_failed", "deadline", "infra_failed"] {
+            let (cause, problem) = cause(&outcome(kind, &fault)).expect(kind);
+            assert_eq!(cause, "engine_failed", "{kind}");
+            assert_eq!(problem, "engine_silent: no probe for 60 s", "{kind}");
+        }
+        assert_eq!(cause(&outcome("aborted", &fault)), None);
+    }
+
+    #[test]
+    fn without_a_fault_only_lost_sessions_are_nobodys_result() {
+        for kind in ["completed", "agent_failed", "deadline", "aborted"] {
+            let null = json!({"engine_fault": null});
+            assert_eq!(cause(&outcome(kind, &null)), None, "{kind}");
+            assert_eq!(cause(&outcome(kind, &json!({}))), None, "{kind}");
+        }
+        let (cause, _) = cause(&outcome("infra_failed", &json!({}))).expect("lost");
+        assert_eq!(cause, "session_infra_failed");
+    }
+
+    #[test]
+    fn a_session_that_the_router_ended_keeps_the_routers_words() {
+        let said = "the engines failed 16 turns in a row: connection refused";
+        let ended = outcome(
+            "infra_failed",
+            &json!({"error": said, "engine_fault": {"code": "no_engine", "message": "connection refused"}}),
+        );
+        let expected = ("engine_failed".to_owned(), said.to_owned());
+        assert_eq!(cause(&ended), Some(expected));
+    }
 }

@@ -17,7 +17,7 @@ use sglang_client::{Backoff, Client, ClientError, ClientOptions, GenerateReply, 
 
 pub use outcomes::{OutcomeFeed, SessionEnd};
 pub use types::{
-    AbortAnswer, CreateSession, CreatedSession, FenceAnswer, HookCounts, Outcome, OutcomeKind,
+    AbortAnswer, CreateSession, CreatedSession, EngineFault, FenceAnswer, HookCounts, Outcome, OutcomeKind,
     OutcomePage, RouterStatus,
 };
 

@@ -55,6 +55,16 @@ pub enum OutcomeKind {
     InfraFailed,
 }
 
+/// Why an engine did not answer the last turn that a session tried.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct EngineFault {
+    /// The router's stable code.
+    pub code: String,
+    /// For people.
+    #[serde(default)]
+    pub message: String,
+}
+
 /// One entry of `GET /outcomes`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Outcome {
@@ -80,6 +90,9 @@ pub struct Outcome {
     /// Seconds that the agent ran.
     #[serde(default)]
     pub agent_seconds: Option<f64>,
+    /// The last turn failed at its engine, and none was recorded after it.
+    #[serde(default)]
+    pub engine_fault: Option<EngineFault>,
 }
 
 /// `GET /outcomes`.

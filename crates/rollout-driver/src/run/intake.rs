@@ -8,6 +8,9 @@ use super::shell::Shell;
 use crate::generate::Generated;
 use crate::ledger::Op;
 
+/// The batch loop's name of a sample that was aborted outside of a teardown.
+const ABORTED_FROM_OUTSIDE: &str = "aborted_from_outside";
+
 impl Shell {
     /// Takes in one report.
     pub(super) fn report(&mut self, report: Report) {
@@ -81,6 +84,13 @@ impl Shell {
         self.counters.generated(&generated);
         if let Some(problem) = &generated.problem {
             tracing::debug!(%key, problem, "a sample did not end well");
+        }
+        if matches!(generated.end, SampleEnd::Aborted { .. })
+            && self.work.contains_key(&key.take)
+            && !self.setup.engine.progress().tearing_down
+        {
+            let problem = "the request or session was ended by somebody else";
+            self.counters.failed(ABORTED_FROM_OUTSIDE, problem);
         }
         let Generated { samples, end, .. } = generated;
         let resumes = self.setup.generate.resumes() && self.setup.engine.config().partial;

@@ -125,7 +125,7 @@ pub(super) fn generate_fn(parts: &Parts<'_>) -> GenerateFn {
             sampling: spec.sampling.clone(),
             max_context: spec.max_context_tokens,
             permits: Arc::new(Semaphore::new(*in_flight as usize)),
-            within: seconds(config.timeouts.request_seconds),
+            within: Duration::from_secs(spec.rollout.request_timeout_seconds.into()),
         });
     };
     let (ledger, sessions) = (Arc::clone(ledger), Arc::clone(sessions));

@@ -7,8 +7,11 @@ use rollout_session::Sample;
 
 use crate::generate::{Generated, SessionTally};
 
-/// Different failures that are remembered.
+/// Different failures that are told apart: fifteen by their reason, and the rest together.
 const FAILURES: usize = 16;
+
+/// The rest.
+const OTHER: &str = "other";
 
 /// Longest text of one.
 const FAILURE_TEXT: usize = 300;
@@ -67,20 +70,31 @@ impl Counters {
     }
 
     pub(crate) fn failed(&mut self, reason: &str, message: &str) {
-        if !self.failures.contains_key(reason) && self.failures.len() >= FAILURES {
-            return;
-        }
+        let is_known = self.failures.contains_key(reason);
+        let (reason, message) = if is_known || self.failures.len() < FAILURES - 1 {
+            (reason, tail(message))
+        } else {
+            (OTHER, tail(&format!("{reason}: {message}")))
+        };
         let failure = self.failures.entry(reason.to_owned()).or_default();
         failure.count += 1;
-        failure.message = tail(message);
+        failure.message = message;
+    }
+
+    /// All failures, the most frequent one first.
+    pub(crate) fn by_frequency(&self) -> Vec<(&str, &Failure)> {
+        let mut failures: Vec<_> = self
+            .failures
+            .iter()
+            .map(|(reason, failure)| (reason.as_str(), failure))
+            .collect();
+        failures.sort_by_key(|(_, failure)| std::cmp::Reverse(failure.count));
+        failures
     }
 
     /// The most frequent failure, in one line.
     pub(crate) fn worst(&self) -> Option<String> {
-        let (reason, failure) = self
-            .failures
-            .iter()
-            .max_by_key(|(_, failure)| failure.count)?;
+        let (reason, failure) = *self.by_frequency().first()?;
         let last_line = failure.message.trim().lines().next_back().unwrap_or("");
         Some(format!("{reason}: {last_line}"))
     }
@@ -112,4 +126,37 @@ fn tail(text: &str) -> String {
     }
     let end: String = text.chars().skip(skipped).collect();
     format!("...{end}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_failure_is_counted_and_the_list_is_bounded() {
+        let mut counters = Counters::default();
+        for n in 0..40 {
+            counters.failed(&format!("reason_{n:02}"), "it broke");
+        }
+        counters.failed("reason_03", "again");
+        let failures = counters.by_frequency();
+        assert_eq!(failures.len(), 16);
+        let total: u64 = failures.iter().map(|(_, failure)| failure.count).sum();
+        assert_eq!(total, 41);
+        let (reason, rest) = failures[0];
+        assert_eq!((reason, rest.count), ("other", 25));
+        assert_eq!(rest.message, "reason_39: it broke");
+        let (reason, known) = failures[1];
+        assert_eq!((reason, known.count), ("reason_03", 2));
+        assert_eq!(known.message, "again");
+    }
+
+    #[test]
+    fn of_a_long_text_the_end_stays() {
+        let mut counters = Counters::default();
+        counters.failed("raised", &format!("{}ValueError: no", "x".repeat(1000)));
+        let (_, failure) = counters.by_frequency()[0];
+        assert!(failure.message.ends_with("ValueError: no"));
+        assert!(failure.message.chars().count() <= FAILURE_TEXT + 3);
+    }
 }

@@ -25,7 +25,7 @@ pub struct View {
     pub teardown: TeardownView,
     /// How the job ended.
     pub result: Option<JobResult>,
-    /// Failures by reason, bounded.
+    /// Failures by reason, the most frequent one first, at most 16.
     pub recent_failures: Vec<FailureView>,
 }
 
@@ -188,10 +188,10 @@ impl Board {
             },
             result: None,
             recent_failures: counters
-                .failures
-                .iter()
+                .by_frequency()
+                .into_iter()
                 .map(|(reason, failure)| FailureView {
-                    reason: reason.clone(),
+                    reason: reason.to_owned(),
                     message: failure.message.clone(),
                     count: failure.count,
                 })

@@ -53,6 +53,14 @@ impl LastWord {
     pub fn text(&self) -> String {
         let mut word = self.word.clone();
         let mut text = word.to_string();
+        // The most frequent failures come first, and stay longest.
+        while text.len() > LIMIT
+            && let Some(Value::Array(failures)) = word.get_mut("recentFailures")
+            && failures.len() > 1
+        {
+            failures.pop();
+            text = word.to_string();
+        }
         for detail in [
             "/recentFailures",
             "/teardown/troubles",

@@ -50,8 +50,16 @@ fn refusals_name_the_field_and_what_to_do() {
             "invalid type: string \"four\"",
         ),
         (
-            json!({"timeouts": {"request_secs": 1}}),
-            "unknown field `request_secs`",
+            json!({"timeouts": {"request_seconds": 1}}),
+            "unknown field `request_seconds`",
+        ),
+        (
+            json!({"spec": {"rollout": {"requestTimeoutSeconds": 0}}}),
+            "rollout.requestTimeoutSeconds is 0: it must be from 1 to 86400",
+        ),
+        (
+            json!({"spec": {"rollout": {"requestTimeoutSeconds": 86401}}}),
+            "rollout.requestTimeoutSeconds is 86401",
         ),
         (
             json!({"control_token_file": "/nowhere/token"}),

@@ -14,8 +14,10 @@ use crate::rig::{Job, Pool, SUMS, engine, engine_with, eventually, slow_engine};
 async fn survives(fault: Fault) -> Vec<String> {
     let pool = Pool::start(vec![engine(&SUMS)]).await;
     pool.simulators[0].add_fault(fault);
-    let mut job = Job::new(&pool.control_url, &json!({}));
-    job.config["timeouts"]["request_seconds"] = json!(1.5);
+    let job = Job::new(
+        &pool.control_url,
+        &json!({"rollout": {"requestTimeoutSeconds": 1}}),
+    );
     let result = job.run().await.unwrap();
     let word = job.last_word();
     assert!(result.success, "{word}");

@@ -199,7 +199,7 @@ impl Job {
             "job": {"name": "sums", "namespace": "default", "uid": "uid-1", "attempt": 1},
             "spec": {
                 "dataset": {"inline": rows},
-                "rollout": {"batchSize": 2, "samplesPerPrompt": 2},
+                "rollout": {"batchSize": 2, "samplesPerPrompt": 2, "requestTimeoutSeconds": 20},
                 "sampling": {"maxNewTokens": 200},
                 "generate": {"singleTurn": {}},
                 "reward": {"type": "Math"},
@@ -209,7 +209,7 @@ impl Job {
             "output_dir": directory.path().join("out"),
             "router_url": router_url,
             "termination_message_path": directory.path().join("last-word.json"),
-            "timeouts": {"router_seconds": 5.0, "request_seconds": 20.0, "refill_seconds": 0.01},
+            "timeouts": {"router_seconds": 5.0, "refill_seconds": 0.01},
         });
         merge(&mut config["spec"], spec);
         Self { directory, config }
