@@ -1,6 +1,7 @@
 //! `rollout-operator router`.
 
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -76,6 +77,10 @@ struct Settings {
     #[arg(long, value_name = "COUNT")]
     max_turns: Option<usize>,
 
+    /// Turns in a row that engines may fail before their session ends as an infrastructure failure [default: 16].
+    #[arg(long, value_name = "COUNT")]
+    engine_faults: Option<NonZero<usize>>,
+
     /// Most bytes of a session's records.
     #[arg(long, value_name = "BYTES")]
     max_session_bytes: Option<usize>,
@@ -123,6 +128,7 @@ impl Settings {
             require_session_token: self.require_session_token || file.require_session_token,
             max_sessions: self.max_sessions.or(file.max_sessions),
             max_turns: self.max_turns.or(file.max_turns),
+            engine_faults: self.engine_faults.or(file.engine_faults),
             max_session_bytes: self.max_session_bytes.or(file.max_session_bytes),
             max_total_bytes: self.max_total_bytes.or(file.max_total_bytes),
             max_body_bytes: self.max_body_bytes.or(file.max_body_bytes),
@@ -145,6 +151,10 @@ impl Settings {
         let limits = &mut config.limits;
         set(&mut limits.sessions, self.max_sessions);
         set(&mut limits.turns, self.max_turns);
+        set(
+            &mut limits.engine_faults,
+            self.engine_faults.map(NonZero::get),
+        );
         set(&mut limits.session_bytes, self.max_session_bytes);
         set(&mut limits.total_bytes, self.max_total_bytes);
         set(&mut limits.body_bytes, self.max_body_bytes);

@@ -49,6 +49,8 @@ pub struct Limits {
     pub sessions: usize,
     /// Turns of a session.
     pub turns: usize,
+    /// Turns in a row that engines may fail; then the session ends as an infrastructure failure.
+    pub engine_faults: usize,
     /// Bytes of records of a session.
     pub session_bytes: usize,
     /// Bytes of records of all sessions.
@@ -68,6 +70,7 @@ impl Default for Limits {
         Self {
             sessions: 20_000,
             turns: 1_024,
+            engine_faults: 16,
             session_bytes: 512 << 20,
             total_bytes: 16 << 30,
             body_bytes: 64 << 20,

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::id::HexId;
 use crate::jobs::OutcomeRecord;
 use crate::router::Inner;
-use crate::session::{Outcome, Phase, Session};
+use crate::session::{Outcome, Phase, Session, bounded};
 
 /// Longest error text that is kept.
 const ERROR_BYTES: usize = 8 << 10;
@@ -41,7 +41,7 @@ impl Report {
 
 /// Ends a session. Answers whether this was its first outcome.
 pub(crate) fn end(inner: &Arc<Inner>, session: &Session, report: Report) -> bool {
-    let turns = {
+    let (turns, engine_fault) = {
         let mut state = session.state.lock();
         if matches!(state.phase, Phase::Ended(_)) {
             return false;
@@ -50,7 +50,8 @@ pub(crate) fn end(inner: &Arc<Inner>, session: &Session, report: Report) -> bool
         state.last_activity = tokio::time::Instant::now();
         state.forest.close();
         state.settle_bytes(&inner.sessions);
-        state.forest.len()
+        let fault = state.engine_faults.last().cloned();
+        (state.forest.len(), fault)
     };
     inner.metrics.outcome(report.outcome);
     let reason = format!("the session has ended ({})", report.outcome.label());
@@ -74,10 +75,11 @@ pub(crate) fn end(inner: &Arc<Inner>, session: &Session, report: Report) -> bool
             exit_code,
             signal,
             metadata,
-            error: error.map(bounded),
-            log_tail: log_tail.map(bounded),
+            error: error.map(|text| bounded(text, ERROR_BYTES)),
+            log_tail: log_tail.map(|text| bounded(text, ERROR_BYTES)),
             turns,
             agent_seconds,
+            engine_fault,
         });
         job.news.notify_waiters();
     }
@@ -104,15 +106,4 @@ pub(crate) fn delete(inner: &Arc<Inner>, session: &Session) {
 fn cancel(inner: &Inner, session: HexId, reason: &str) {
     let sent = inner.flights.cancel_session(session, reason);
     inner.aborter.abort_in_background(sent);
-}
-
-fn bounded(mut text: String) -> String {
-    if text.len() > ERROR_BYTES {
-        let mut end = ERROR_BYTES;
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        text.truncate(end);
-    }
-    text
 }

@@ -82,6 +82,9 @@ pub enum ApiError {
     /// The engine did not answer in time.
     #[error("the engine did not answer within {0} s")]
     EngineTimeout(u64),
+    /// The engine of this address has work and answers nothing: it was given up. It may still be at the request.
+    #[error("the engine {0} has work and answers nothing, it was given up")]
+    EngineSilent(String),
     /// Our fault.
     #[error("{0}")]
     Internal(String),
@@ -117,6 +120,7 @@ impl ApiError {
             Self::Transport(_) => (S::BAD_GATEWAY, "engine_transport", None),
             Self::BadReply(_) => (S::BAD_GATEWAY, "engine_reply", None),
             Self::EngineTimeout(_) => (S::GATEWAY_TIMEOUT, "engine_timeout", None),
+            Self::EngineSilent(_) => (S::GATEWAY_TIMEOUT, "engine_silent", None),
             Self::Internal(_) => (S::INTERNAL_SERVER_ERROR, "internal", None),
         };
         Verdict {

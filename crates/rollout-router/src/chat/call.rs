@@ -12,13 +12,14 @@ use tokio::time::Instant;
 use super::Reply;
 use super::dialect::{Checked, Dialect};
 use super::turn::ended;
+use crate::ending::{self, Report};
 use crate::engines::{Engine, Seat, SendError, read_reply};
 use crate::error::ApiError;
 use crate::flights::Ticket;
 use crate::headers::{self, ROUTING_KEY};
 use crate::id::HexId;
 use crate::router::{Inner, unix_seconds};
-use crate::session::{RequestIdentity, Session, Undelivered};
+use crate::session::{EngineFault, Outcome, RequestIdentity, Session, Undelivered};
 
 /// Everything that a call needs.
 pub(super) struct CallPlan {
@@ -95,17 +96,44 @@ pub(super) async fn run(inner: Arc<Inner>, session: Arc<Session>, plan: CallPlan
 }
 
 async fn work(inner: &Arc<Inner>, session: &Arc<Session>, mut plan: CallPlan) -> Reply {
-    let error = match generate(inner, session, &mut plan).await {
-        Ok(reply) => return reply,
-        // Whatever became of a request that was ended from outside: its client must not send it again.
-        Err(error) => plan.ticket.cancelled().unwrap_or(error),
+    let result = generate(inner, session, &mut plan).await;
+    let ticket = plan.ticket;
+    let cancelled = ticket.cancelled();
+    let (reply, fault) = match result {
+        Ok(reply) => {
+            let fault = EngineFault::of_reply(reply.status, &reply.body);
+            (reply, fault.filter(|_| cancelled.is_none()))
+        }
+        Err(error) => {
+            // Whatever became of a request that was ended from outside: its client must not send it again.
+            let error = cancelled.unwrap_or(error);
+            session.state.lock().last_error = Some(error.to_string());
+            inner.metrics.refused(error.code());
+            (Reply::from(&error), EngineFault::of_error(&error))
+        }
     };
-    session.state.lock().last_error = Some(error.to_string());
-    inner.metrics.refused(error.code());
-    if !plan.ticket.is_proven() {
-        inner.aborter.orphaned(plan.ticket);
+    if ticket.is_proven() {
+        drop(ticket);
+    } else {
+        inner.aborter.orphaned(ticket);
     }
-    Reply::from(&error)
+    if let Some(fault) = fault {
+        failed(inner, session, fault);
+    }
+    reply
+}
+
+/// An engine failed a turn. A session that engines fail again and again says nothing about its agent.
+fn failed(inner: &Arc<Inner>, session: &Session, fault: EngineFault) {
+    let last = fault.message.clone();
+    let in_a_row = session.state.lock().engine_faults.note(fault);
+    if in_a_row < inner.config.limits.engine_faults {
+        return;
+    }
+    let error = format!("the engines failed {in_a_row} turns in a row: {last}");
+    tracing::warn!(session = %session.id, "{error}");
+    let report = Report::plain(Outcome::InfraFailed, Some(error));
+    ending::end(inner, session, report);
 }
 
 async fn generate(
@@ -130,6 +158,9 @@ async fn generate(
         body,
     };
     if head.status != StatusCode::OK {
+        if head.status.is_client_error() {
+            session.state.lock().engine_faults.clear();
+        }
         return Ok(reply);
     }
     let body = reply.body.clone();
@@ -152,7 +183,7 @@ async fn generate(
     }
     let abandoned = plan.reply.receiver_count() == 0;
     if abandoned && generation.finish == Some(FinishReason::Abort) {
-        return Err(ApiError::Transport(
+        return Err(ApiError::RolloutClosed(
             "the client went away, the turn was aborted and not recorded".to_owned(),
         ));
     }
@@ -176,6 +207,7 @@ async fn generate(
     state.settle_bytes(&inner.sessions);
     state.last_activity = Instant::now();
     state.last_error = None;
+    state.engine_faults.clear();
     state.undelivered = None;
     if abandoned {
         state.undelivered = Some(Undelivered {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::id::HexId;
-use crate::session::Outcome;
+use crate::session::{EngineFault, Outcome};
 
 /// What became of a session.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -21,6 +21,8 @@ pub(crate) struct OutcomeRecord {
     pub(crate) log_tail: Option<String>,
     pub(crate) turns: usize,
     pub(crate) agent_seconds: Option<f64>,
+    /// An engine failed the latest turn.
+    pub(crate) engine_fault: Option<EngineFault>,
 }
 
 /// The feed.

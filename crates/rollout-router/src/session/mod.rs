@@ -1,9 +1,11 @@
 //! Live sessions.
 
+mod faults;
 mod lifecycle;
 mod spec;
 mod store;
 
+pub(crate) use faults::{EngineFault, EngineFaults, bounded};
 pub(crate) use lifecycle::{Assignment, Clocks, Expiry, Outcome, Phase, due};
 pub(crate) use spec::SessionSpec;
 pub(crate) use store::Sessions;
@@ -49,6 +51,7 @@ pub(crate) struct SessionState {
     pub(crate) claim_id: Option<String>,
     pub(crate) warned_logprob_start: bool,
     pub(crate) last_error: Option<String>,
+    pub(crate) engine_faults: EngineFaults,
 }
 
 /// A turn that is being generated.
@@ -97,6 +100,7 @@ impl Session {
                 claim_id: None,
                 warned_logprob_start: false,
                 last_error: None,
+                engine_faults: EngineFaults::default(),
             }),
             changed: Notify::new(),
         }

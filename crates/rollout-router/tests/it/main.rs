@@ -13,6 +13,7 @@
 mod agent_abort;
 mod claims;
 mod disconnect;
+mod engine_faults;
 mod faults;
 mod fence;
 mod lifecycle;
