@@ -44,5 +44,5 @@ pub use event::{Event, SampleEnd, SlotStart, StopCause, Verdict};
 pub use ids::{GroupIndex, SampleKey, Step, TakeId};
 pub use tally::{TakeEnd, Tally};
 pub use teardown::{
-    HookOutcome, Ladder, LadderStep, Rung, RungOutcome, RungReport, TeardownSummary,
+    HookOutcome, Ladder, LadderStep, Reach, Rung, RungOutcome, RungReport, TeardownSummary,
 };

@@ -2,7 +2,7 @@
 //!
 //! Each rung has its own deadline, and each ends in exactly one [`RungReport`]; a rung that fails or runs out of time never skips
 //! the ones below it. The ladder is idempotent: after a crash it begins again from the first rung, except that a hook whose outcome
-//! is known is not called a second time.
+//! is known is not called a second time. What one rung has waited for in vain no later one waits for again ([`Reach`]).
 
 use std::time::Duration;
 
@@ -12,6 +12,12 @@ use crate::config::LadderConfig;
 
 /// Time that the shell gets beyond a rung's deadline to report by itself.
 const MARGIN: Duration = Duration::from_secs(2);
+
+/// Time that a rung gets for what an earlier one has found silent: enough to ask, not to wait.
+const AGAIN: Duration = Duration::from_millis(1200);
+
+/// Time for what is on its way to us already, when nobody is left who could send more.
+const ON_ITS_WAY: Duration = Duration::from_millis(500);
 
 /// The rungs, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -73,6 +79,20 @@ pub enum RungOutcome {
     TimedOut,
 }
 
+/// Who still answers, as far as a rung has found out.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+pub enum Reach {
+    /// Router and engines.
+    #[default]
+    All,
+    /// Engines were told to end requests, and for the whole time of a rung did not.
+    EnginesSilent,
+    /// The router cannot be reached, so that nobody can be told anything.
+    RouterGone,
+}
+
 /// One rung's last word.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RungReport {
@@ -102,6 +122,9 @@ pub struct RungReport {
     /// What came of the hook.
     #[serde(default)]
     pub hook: Option<HookOutcome>,
+    /// Who still answered.
+    #[serde(default)]
+    pub reach: Reach,
 }
 
 impl RungReport {
@@ -117,7 +140,13 @@ impl RungReport {
             unproven: 0,
             stragglers: 0,
             hook: None,
+            reach: Reach::All,
         }
+    }
+
+    /// Requests that are not known to have ended.
+    fn open_requests(&self) -> u64 {
+        self.left + self.unproven
     }
 }
 
@@ -163,6 +192,8 @@ impl TeardownSummary {
     /// Sums up reports.
     pub fn of(reports: &[RungReport]) -> Self {
         let mut sum = Self::default();
+        let mut open = 0;
+        let mut given_up = 0;
         for report in reports {
             sum.fenced_sessions = sum.fenced_sessions.max(report.fenced_sessions);
             sum.aborted_requests += report.aborted_requests;
@@ -172,8 +203,13 @@ impl TeardownSummary {
             match report.rung {
                 // The agents' hook and their drain are one.
                 Rung::Hook | Rung::Drain => sum.drain_millis += report.millis,
-                Rung::Prove => sum.unproven = report.left + report.unproven,
-                _ => {}
+                Rung::Fence | Rung::Abort => open = report.open_requests(),
+                // Their connections are closed now, so that the router forgets them: not because they have ended.
+                Rung::SecondAbort if report.outcome != RungOutcome::Skipped => {
+                    given_up = open.max(report.open_requests());
+                }
+                Rung::Prove => sum.unproven = given_up.max(report.open_requests()),
+                Rung::SecondAbort | Rung::Collect | Rung::Release => {}
             }
             match &report.outcome {
                 RungOutcome::Failed(error) => {
@@ -196,6 +232,7 @@ pub struct Ladder {
     began: Option<Duration>,
     answer: Option<RungReport>,
     known_hook: Option<HookOutcome>,
+    reach: Reach,
 }
 
 impl Ladder {
@@ -210,7 +247,13 @@ impl Ladder {
                 .iter()
                 .filter(|report| report.outcome != RungOutcome::TimedOut)
                 .find_map(|report| report.hook),
+            reach: Reach::All,
         }
+    }
+
+    /// Who still answers.
+    pub fn reach(&self) -> Reach {
+        self.reach
     }
 
     /// The rung that is being climbed.
@@ -220,9 +263,15 @@ impl Ladder {
 
     /// The shell's report of a rung; one of another rung than the current is too late and ignored.
     pub fn answer(&mut self, report: RungReport) {
-        if self.rung() == Some(report.rung) && self.began.is_some() {
-            self.answer = Some(report);
+        if self.rung() != Some(report.rung) || self.began.is_none() {
+            return;
         }
+        self.reach = match report.rung {
+            Rung::Fence | Rung::Abort | Rung::SecondAbort => report.reach,
+            // These ask no engine.
+            _ => self.reach.max(report.reach),
+        };
+        self.answer = Some(report);
     }
 
     /// When [`Ladder::advance`] has to be called at the latest.
@@ -239,6 +288,23 @@ impl Ladder {
     }
 
     fn within(&self, rung: Rung) -> Duration {
+        let full = self.full(rung);
+        match (self.reach, rung) {
+            (Reach::All, _) => full,
+            (Reach::EnginesSilent, Rung::Abort | Rung::SecondAbort | Rung::Prove) => {
+                full.min(AGAIN)
+            }
+            // Agents may still end by themselves, requests may not.
+            (Reach::EnginesSilent, Rung::Drain) if self.config.hook.is_none() => {
+                full.min(ON_ITS_WAY)
+            }
+            (Reach::EnginesSilent, _) => full,
+            (Reach::RouterGone, Rung::Drain) => full.min(ON_ITS_WAY),
+            (Reach::RouterGone, _) => full.min(AGAIN),
+        }
+    }
+
+    fn full(&self, rung: Rung) -> Duration {
         match rung {
             Rung::Fence => self.config.fence,
             Rung::Abort => self.config.abort,

@@ -173,9 +173,10 @@ fn nobodys_result(outcome: &Outcome) -> Option<Generated> {
     match (&outcome.engine_fault, outcome.outcome) {
         (_, OutcomeKind::Aborted) => None,
         (Some(fault), kind) => {
-            let said = outcome.error.as_deref().filter(|error| {
-                kind == OutcomeKind::InfraFailed && error.contains(&fault.message)
-            });
+            let said = outcome
+                .error
+                .as_deref()
+                .filter(|error| kind == OutcomeKind::InfraFailed && error.contains(&fault.message));
             let problem = said.map_or_else(
                 || format!("{}: {}", fault.code, fault.message),
                 str::to_owned,

@@ -14,9 +14,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollout_engine::SampleEnd;
+use rollout_engine::{Reach, SampleEnd};
 use rollout_session::{Sample, SampleStatus};
 use sglang_client::Prompt;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub use agentic::AgenticFn;
@@ -39,6 +40,8 @@ pub struct GenerateInput {
     pub step: u32,
     /// Told when the sample is no longer wanted: give back what there is, soon.
     pub cancel: CancellationToken,
+    /// Who still answers: nobody is waited for who was found silent.
+    pub reach: watch::Receiver<Reach>,
 }
 
 /// What it gives back.
@@ -92,7 +95,7 @@ impl Generated {
         }
     }
 
-    fn aborted(samples: Vec<Sample>, tokens: u64) -> Self {
+    pub(crate) fn aborted(samples: Vec<Sample>, tokens: u64) -> Self {
         Self {
             samples,
             end: SampleEnd::Aborted { tokens },
@@ -165,6 +168,14 @@ pub fn fresh(row: &crate::dataset::PromptRow, slot: u32) -> Sample {
         metadata: row.metadata.clone(),
         status: SampleStatus::Pending,
         ..Sample::default()
+    }
+}
+
+/// Waits until it is as bad as that.
+pub(crate) async fn reaches(mut reach: watch::Receiver<Reach>, bad: Reach) {
+    // Without a sender the run is over, and with it this task.
+    if reach.wait_for(|now| *now >= bad).await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollout_engine::SampleEnd;
+use rollout_engine::{Reach, SampleEnd};
 use rollout_session::{Sample, SampleStatus};
 use serde_json::{Map, Value, json};
 use sglang_client::{
     ClientError, Fault, FinishReason, GenerateReply, GenerateRequest, OutputTokens, Prompt,
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ABORT_PATIENCE, Budget, GenerateInput, Generated, PromptError, checked, remaining,
+    ABORT_PATIENCE, Budget, GenerateInput, Generated, PromptError, checked, reaches, remaining,
     sampling_params,
 };
 use crate::config::Sampling;
@@ -43,6 +43,7 @@ impl SingleTurnFn {
             slot,
             step,
             cancel,
+            reach,
         } = input;
         let Some(prompt) = prompt else {
             return Generated::rejected("no_prompt", &PromptError::NoTokenizer);
@@ -59,7 +60,7 @@ impl SingleTurnFn {
             }
         }
         let request = request(&sample, &prompt, params);
-        let reply = match self.send(step, &request, &cancel).await {
+        let reply = match self.send(step, &request, &cancel, reach).await {
             Sent::Reply(reply) => reply,
             Sent::Failed(error) => return failed(&error),
             Sent::Cancelled => return Generated::aborted(vec![sample], 0),
@@ -95,7 +96,13 @@ impl SingleTurnFn {
         )
     }
 
-    async fn send(&self, step: u32, request: &GenerateRequest, cancel: &CancellationToken) -> Sent {
+    async fn send(
+        &self,
+        step: u32,
+        request: &GenerateRequest,
+        cancel: &CancellationToken,
+        reach: watch::Receiver<Reach>,
+    ) -> Sent {
         let _permit = tokio::select! {
             permit = self.permits.acquire() => permit,
             () = cancel.cancelled() => return Sent::Cancelled,
@@ -103,10 +110,20 @@ impl SingleTurnFn {
         let call = self.router.generate(step, request, self.within);
         tokio::pin!(call);
         let result = tokio::select! {
+            biased;
             result = &mut call => result,
             () = cancel.cancelled() => {
-                self.abort(&request.rid).await;
-                match tokio::time::timeout(ABORT_PATIENCE, &mut call).await {
+                let told = async {
+                    self.abort(&request.rid).await;
+                    tokio::time::timeout(ABORT_PATIENCE, &mut call).await
+                };
+                let ended = tokio::select! {
+                    biased;
+                    // The fence has told the engine already, in vain: closing the connection is all that is left.
+                    () = reaches(reach, Reach::EnginesSilent) => return Sent::Cancelled,
+                    ended = told => ended,
+                };
+                match ended {
                     Ok(result) => result,
                     Err(_) => return Sent::Cancelled,
                 }

@@ -1,7 +1,7 @@
 //! Client of the router's control port (docs/protocol.md section 1).
 //!
 //! Creates and deletes are safe to repeat (an idempotency key; DELETE is idempotent), so they are tried again while there is no
-//! connection. A router that restarts in place is waited for, up to a limit.
+//! connection. A router that restarts in place is waited for, up to a limit; the calls of a teardown are tried once.
 
 mod outcomes;
 #[cfg(test)]
@@ -17,14 +17,16 @@ use sglang_client::{Backoff, Client, ClientError, ClientOptions, GenerateReply, 
 
 pub use outcomes::{OutcomeFeed, SessionEnd};
 pub use types::{
-    AbortAnswer, CreateSession, CreatedSession, EngineFault, FenceAnswer, HookCounts, Outcome, OutcomeKind,
-    OutcomePage, RouterStatus,
+    AbortAnswer, CreateSession, CreatedSession, EngineFault, FenceAnswer, HookCounts, Outcome,
+    OutcomeKind, OutcomePage, RouterStatus,
 };
 
 /// A client of one router, for one job.
 #[derive(Debug, Clone)]
 pub struct RouterClient {
     client: Client,
+    /// Tries once: the teardown has its own patience.
+    once: Client,
     job: String,
 }
 
@@ -48,8 +50,13 @@ impl RouterClient {
             },
             ..ClientOptions::default()
         };
+        let hasty = ClientOptions {
+            backoff: Backoff::none(),
+            ..options.clone()
+        };
         Ok(Self {
             client: Client::new(url, options)?,
+            once: Client::new(url, hasty)?,
             job: job.to_owned(),
         })
     }
@@ -129,11 +136,23 @@ impl RouterClient {
     /// # Errors
     /// See [`ClientError`].
     pub async fn delete(&self, id: &str) -> Result<(), ClientError> {
-        let path = format!("/sessions/{id}");
-        match self.client.send(Method::DELETE, &path, None).await {
-            Err(error) if error.status() == Some(404) => Ok(()),
-            other => other.map(drop),
-        }
+        delete(&self.client, id).await
+    }
+
+    /// The same, tried once.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn delete_once(&self, id: &str) -> Result<(), ClientError> {
+        delete(&self.once, id).await
+    }
+
+    /// Whether the router answers at all within this time.
+    pub async fn is_alive(&self, within: Duration) -> bool {
+        let asked = self
+            .once
+            .send_within(Method::GET, "/health", None, within, &[]);
+        asked.await.is_ok()
     }
 
     /// Outcomes of sessions after `after`; waits up to `wait` for the first one.
@@ -154,17 +173,17 @@ impl RouterClient {
         decode(&format!("{}{path}", self.url()), &bytes)
     }
 
-    /// Closes admission for the job and aborts what is in flight, until nothing is left or `within` is over.
+    /// Closes admission for the job and aborts what is in flight, until nothing is left or `within` is over. Tried once.
     ///
     /// # Errors
     /// See [`ClientError`].
     pub async fn fence(&self, within: Duration) -> Result<FenceAnswer, ClientError> {
         let patience = within
             .saturating_sub(Duration::from_secs(1))
-            .max(within / 2);
+            .max(within / 4);
         let body = json!({ "job": self.job, "deadline_seconds": patience.as_secs_f64() });
         let bytes = self
-            .client
+            .once
             .send_within(Method::POST, "/fence", Some(&body), within, &[])
             .await?;
         decode(&format!("{}/fence", self.url()), &bytes)
@@ -183,7 +202,7 @@ impl RouterClient {
     }
 
     /// Has the launchers call the agents' `abort` hook, for at most `hook`, and end their sessions once `drain` is over. Returns when
-    /// every session has ended.
+    /// every session has ended. Tried once.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -203,7 +222,7 @@ impl RouterClient {
             "args": args,
         });
         let bytes = self
-            .client
+            .once
             .send_within(Method::POST, "/agent-abort", Some(&body), within, &[])
             .await?;
         decode(&format!("{}/agent-abort", self.url()), &bytes)
@@ -215,6 +234,14 @@ impl RouterClient {
     /// See [`ClientError`].
     pub async fn status(&self) -> Result<RouterStatus, ClientError> {
         self.client.call(Method::GET, "/status", None).await
+    }
+}
+
+async fn delete(client: &Client, id: &str) -> Result<(), ClientError> {
+    let path = format!("/sessions/{id}");
+    match client.send(Method::DELETE, &path, None).await {
+        Err(error) if error.status() == Some(404) => Ok(()),
+        other => other.map(drop),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollout_engine::{GroupIndex, Rung, SampleKey, Step, TakeId};
+use rollout_engine::{GroupIndex, Reach, Rung, SampleKey, Step, TakeId};
 use rollout_session::Sample;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -12,8 +12,9 @@ use super::report::Report;
 use super::rows::RowSource;
 use super::shell::Shell;
 use super::work::Work;
+use super::writing::chain;
 use crate::error::DriverError;
-use crate::generate::{GenerateInput, Generated};
+use crate::generate::{GenerateInput, Generated, reaches};
 
 impl Shell {
     pub(super) fn load(&mut self, take: TakeId, group: GroupIndex) {
@@ -62,6 +63,7 @@ impl Shell {
             slot: key.slot,
             step: self.step().0,
             cancel,
+            reach: self.reach.subscribe(),
         };
         let function = Arc::clone(&self.setup.generate);
         let mut admitted = self.admitted.subscribe();
@@ -71,7 +73,13 @@ impl Shell {
                 _ = admitted.wait_for(|admitted| *admitted) => {}
                 () = input.cancel.cancelled() => {}
             }
-            owed.generated = Some(function.run(input).await);
+            let reach = input.reach.clone();
+            owed.generated = Some(tokio::select! {
+                biased;
+                generated = function.run(input) => generated,
+                // Its session or request is out of reach: the next start ends what the ledger knows of it.
+                () = reaches(reach, Reach::RouterGone) => Generated::aborted(Vec::new(), 0),
+            });
             drop(owed);
         });
     }
@@ -145,9 +153,9 @@ impl Shell {
                 Ok(()) => {
                     admitted.send_replace(true);
                 }
-                Err(error) => drop(reports.send(Report::Fatal(DriverError::Router {
+                Err(error) => drop(reports.send(Report::NotReopened(DriverError::Router {
                     url: router.url().to_owned(),
-                    problem: error.to_string(),
+                    problem: chain(&error),
                 }))),
             }
         });

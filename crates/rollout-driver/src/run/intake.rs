@@ -50,7 +50,11 @@ impl Shell {
                 self.ops.push(Op::StepInOutput { step });
                 self.event(Event::StepWritten);
             }
-            Report::Fatal(error) => self.fatal(error),
+            // A ladder that has begun meanwhile closes what is still closed, and says itself who does not answer.
+            Report::NotReopened(error) if self.setup.engine.progress().tearing_down => {
+                tracing::warn!(%error, "admission was not opened before it is closed again");
+            }
+            Report::NotReopened(error) | Report::Fatal(error) => self.fatal(error),
         }
     }
 

@@ -7,6 +7,7 @@ mod acts;
 mod filter;
 mod intake;
 mod parts;
+mod patience;
 mod rebuild;
 mod report;
 mod rows;

@@ -33,6 +33,7 @@ pub(super) fn climber(
         feed: feed.clone(),
         hook: Duration::from_secs(config.spec.teardown.abort_hook_seconds),
         drain: Duration::from_secs(config.spec.teardown.drain_seconds),
+        patience: Arc::default(),
     }
 }
 

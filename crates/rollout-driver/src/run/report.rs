@@ -64,5 +64,7 @@ pub(super) enum Report {
     /// A kept group is in the output.
     PartWritten,
     StepWritten(Step),
+    /// The router does not let the job's work in again.
+    NotReopened(DriverError),
     Fatal(DriverError),
 }

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use parking_lot::Mutex;
-use rollout_engine::{HookOutcome, Rung, RungOutcome, RungReport};
+use rollout_engine::{HookOutcome, Reach, Rung, RungOutcome, RungReport};
 use serde_json::{Map, Value, json};
 use sglang_client::ClientError;
-use tokio::task::JoinSet;
 
+use super::patience::{Patience, Unclimbed};
 use crate::router::{AbortAnswer, FenceAnswer, OutcomeFeed, RouterClient};
 
 /// Sessions that are deleted at once at the most.
@@ -29,11 +30,24 @@ pub(super) struct Climber {
     pub(super) hook: Duration,
     /// How long agents may take to end by themselves.
     pub(super) drain: Duration,
+    /// For a router that does not answer, over all rungs of a ladder.
+    pub(super) patience: Arc<Patience>,
 }
 
 impl Climber {
     /// Climbs one rung. Never fails: the report says how it went.
     pub(super) async fn climb(&self, rung: Rung, step: u32, within: Duration) -> RungReport {
+        if rung == Rung::Fence {
+            self.patience.renew();
+        }
+        let mut report = self.attempt(rung, step, within).await;
+        if self.patience.gone().is_some() {
+            report.reach = Reach::RouterGone;
+        }
+        report
+    }
+
+    async fn attempt(&self, rung: Rung, step: u32, within: Duration) -> RungReport {
         let report = match rung {
             Rung::Fence | Rung::Abort | Rung::SecondAbort | Rung::Prove => {
                 self.fence(rung, within).await
@@ -46,7 +60,7 @@ impl Climber {
         report.unwrap_or_else(|error| {
             tracing::warn!(%error, ?rung, "a rung of the teardown failed");
             let outcome = match error {
-                ClientError::TimedOut { .. } => RungOutcome::TimedOut,
+                Unclimbed::Call(ClientError::TimedOut { .. }) => RungOutcome::TimedOut,
                 _ => RungOutcome::Failed(error.to_string()),
             };
             let mut report = RungReport::new(rung, outcome);
@@ -59,22 +73,28 @@ impl Climber {
         })
     }
 
-    async fn fence(&self, rung: Rung, within: Duration) -> Result<RungReport, ClientError> {
-        let answer = self.router.fence(within).await?;
+    async fn fence(&self, rung: Rung, within: Duration) -> Result<RungReport, Unclimbed> {
+        let call = || self.router.fence(within);
+        let answer = self.patience.call(&self.router, call).await?;
         let mut report = RungReport::new(rung, fence_outcome(&answer));
         report.fenced_sessions = answer.sessions;
         report.aborted_requests = answer.requests.saturating_sub(answer.left);
         report.left = answer.left;
         report.unproven = answer.unproven;
+        if answer.left + answer.unproven > 0 {
+            report.reach = Reach::EnginesSilent;
+        }
         Ok(report)
     }
 
-    async fn hook(&self, step: u32, within: Duration) -> Result<RungReport, ClientError> {
+    async fn hook(&self, step: u32, within: Duration) -> Result<RungReport, Unclimbed> {
         let args = self.hook_args(step);
-        let answer = self
-            .router
-            .agent_abort("the rollout is over", &args, self.hook, self.drain, within)
-            .await?;
+        let call = || {
+            let reason = "the rollout is over";
+            self.router
+                .agent_abort(reason, &args, self.hook, self.drain, within)
+        };
+        let answer = self.patience.call(&self.router, call).await?;
         let hook = hook_outcome(&answer);
         let outcome = match hook {
             HookOutcome::HookTimedOut => RungOutcome::TimedOut,
@@ -98,37 +118,60 @@ impl Climber {
         Value::Object(args)
     }
 
-    async fn release(&self, within: Duration) -> Result<RungReport, ClientError> {
+    async fn release(&self, within: Duration) -> Result<RungReport, Unclimbed> {
         let sessions: Vec<String> = self.sessions.lock().iter().cloned().collect();
         let total = sessions.len();
-        let deleting = delete_all(&self.router, sessions);
-        let failed = tokio::time::timeout(within, deleting)
-            .await
-            .unwrap_or(total);
-        let outcome = if failed == 0 {
+        if total == 0 {
+            return Ok(RungReport::new(Rung::Release, RungOutcome::Done));
+        }
+        let deleting = delete_all(sessions, |session| async move {
+            let call = || self.router.delete_once(&session);
+            let deleted = self.patience.call(&self.router, call).await;
+            deleted.map_err(|error| error.to_string())
+        });
+        let left = match tokio::time::timeout(within, deleting).await {
+            Ok(left) => left,
+            Err(_) => Undeleted {
+                count: total,
+                error: format!("not within {} s", within.as_secs_f64()),
+            },
+        };
+        let outcome = if left.count == 0 {
             RungOutcome::Done
         } else {
-            RungOutcome::Failed(format!("{failed} of {total} sessions were not deleted"))
+            let Undeleted { count, error } = left;
+            RungOutcome::Failed(format!(
+                "{count} of {total} sessions were not deleted: {error}"
+            ))
         };
         Ok(RungReport::new(Rung::Release, outcome))
     }
 }
 
-/// Deletes sessions; answers how many could not be.
-pub(super) async fn delete_all(router: &RouterClient, sessions: Vec<String>) -> usize {
-    let mut running = JoinSet::new();
-    let mut failed = 0;
-    for session in sessions {
-        if running.len() >= DELETES {
-            failed += usize::from(!matches!(running.join_next().await, Some(Ok(true))));
-        }
-        let router = router.clone();
-        running.spawn(async move { router.delete(&session).await.is_ok() });
-    }
-    while let Some(deleted) = running.join_next().await {
-        failed += usize::from(!matches!(deleted, Ok(true)));
-    }
-    failed
+/// Sessions that could not be deleted.
+#[derive(Debug, Default)]
+pub(super) struct Undeleted {
+    pub(super) count: usize,
+    /// Why, of one of them.
+    pub(super) error: String,
+}
+
+/// Deletes sessions, some at a time.
+pub(super) async fn delete_all<F>(sessions: Vec<String>, delete: impl Fn(String) -> F) -> Undeleted
+where
+    F: Future<Output = Result<(), String>>,
+{
+    futures_util::stream::iter(sessions)
+        .map(delete)
+        .buffer_unordered(DELETES)
+        .fold(Undeleted::default(), |mut left, deleted| {
+            if let Err(error) = deleted {
+                left.count += 1;
+                left.error = error;
+            }
+            std::future::ready(left)
+        })
+        .await
 }
 
 fn fence_outcome(answer: &FenceAnswer) -> RungOutcome {

@@ -129,9 +129,14 @@ impl Opened {
         if resumed {
             end_leftovers(&leftovers, book.step.0, &limits.ladder).await;
         }
-        let left = delete_all(&climber.router, sessions).await;
-        if left > 0 {
-            tracing::warn!(left, "sessions of an earlier process were not deleted");
+        let router = &climber.router;
+        let left = delete_all(sessions, |session| async move {
+            let deleted = router.delete(&session).await;
+            deleted.map_err(|error| error.to_string())
+        });
+        let left = left.await;
+        if left.count > 0 {
+            tracing::warn!(?left, "sessions of an earlier process were not deleted");
         }
         Ok(Setup {
             prompts: PromptMaker::new(config.tokenizer.as_ref(), &config.spec.dataset)?,

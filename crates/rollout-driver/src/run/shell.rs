@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use rollout_engine::{
-    Command, Event, JobResult, Reason, SampleKey, Step, StopCause, TakeId, TeardownSummary,
+    Command, Event, JobResult, Reach, Reason, SampleKey, Step, StopCause, TakeId, TeardownSummary,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -45,6 +45,8 @@ pub(super) struct Shell {
     pub(super) teardown: TeardownSummary,
     /// Whether the router admits the job's work.
     pub(super) admitted: watch::Sender<bool>,
+    /// Who still answers.
+    pub(super) reach: watch::Sender<Reach>,
     /// Numbers of the last submission to the ledger, and of the last one that is durable.
     submitted: u64,
     pub(super) committed: u64,
@@ -67,6 +69,7 @@ impl Shell {
             step_began: Instant::now(),
             teardown: TeardownSummary::default(),
             admitted: watch::channel(false).0,
+            reach: watch::channel(Reach::All).0,
             submitted: 0,
             committed: 0,
             result: None,
@@ -190,6 +193,9 @@ impl Shell {
     /// Tells the batch loop, stores what it decided, and carries out the rest.
     pub(super) fn event(&mut self, event: Event) {
         let commands = self.setup.engine.handle(event, self.now());
+        let reach = self.setup.engine.reach();
+        self.reach
+            .send_if_modified(|known| std::mem::replace(known, reach) != reach);
         for command in commands {
             self.carry_out(command);
         }
@@ -249,6 +255,10 @@ impl Shell {
     }
 
     fn finish(&mut self, mut result: JobResult) {
+        let rungs = &self.setup.engine.book().rungs;
+        if !rungs.is_empty() {
+            self.teardown = TeardownSummary::of(rungs);
+        }
         if result.reason == Reason::ErrorBudgetExceeded
             && let Some(worst) = self.counters.worst()
         {

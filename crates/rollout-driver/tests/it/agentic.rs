@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::agents::{Agents, Behaviour};
-use crate::rig::{Job, Pool, SUMS, engine, eventually};
+use crate::rig::{Job, Pool, SOON, SUMS, engine, eventually};
 
 /// An agentic job with rewards that the agents report. `spec` is merged over its spec.
 fn job(pool: &Pool, spec: &Value) -> Job {
@@ -374,5 +374,34 @@ async fn with_partial_rollout_a_finished_sample_of_an_unfinished_group_is_used_i
         .iter()
         .filter(|sample| sample.metadata.contains_key("start_rollout_id"));
     assert!(old.count() >= 1);
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn without_a_router_sessions_and_agents_are_not_waited_for() {
+    let mut pool = Pool::start(vec![engine(&SUMS)]).await;
+    let mut job = job(
+        &pool,
+        &json!({"teardown": {"drainSeconds": 600, "abortHookSeconds": 600}}),
+    );
+    job.config["timeouts"]["router_seconds"] = json!(60.0);
+    let agents = Agents::start(&pool, "sums", 4, |_, _| Behaviour::Hang);
+    let driver = Driver::start(job.config()).await.unwrap();
+    let stop = CancellationToken::new();
+    let run = tokio::time::timeout(SOON, driver.run(stop.clone()));
+    let (result, ()) = tokio::join!(run, async {
+        eventually("every agent works", || agents.seen.claims.lock().len() == 4).await;
+        pool.kill_router();
+        stop.cancel();
+    });
+    let result = result.expect("it ends soon").unwrap();
+    assert_eq!(result.reason, Reason::Interrupted);
+    let word = job.last_word();
+    assert_eq!(word["teardown"]["hook"], "HookFailed", "{word}");
+    let troubles = word["teardown"]["troubles"].to_string();
+    assert!(
+        troubles.contains("Release: 4 of 4 sessions were not deleted: the router is gone"),
+        "{word}"
+    );
     pool.stop().await;
 }

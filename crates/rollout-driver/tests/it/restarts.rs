@@ -7,7 +7,7 @@ use rollout_engine::Reason;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::rig::{Job, Pool, SUMS, engine, engine_with, eventually, rows, slow_engine};
+use crate::rig::{Job, Pool, SOON, SUMS, engine, engine_with, eventually, rows, slow_engine};
 
 /// Runs a driver until its board shows `until`, then drops it where it is.
 async fn killed(job: &Job, until: impl Fn(&serde_json::Value) -> bool) {
@@ -191,5 +191,81 @@ async fn what_was_generated_and_not_kept_is_written_when_the_job_asks_for_all() 
     let entry = &job.manifest().steps[0];
     let extra = entry.extra.as_ref().expect("an extra file");
     assert!(!rows(&job.output().join(&extra.file)).is_empty());
+    pool.stop().await;
+}
+
+/// Runs a job of one engine until its samples are in flight, does `harm`, tells it to stop, and answers its last word.
+async fn stopped_after(
+    mut pool: Pool,
+    job: Job,
+    harm: impl FnOnce(&mut Pool),
+) -> serde_json::Value {
+    let stop = CancellationToken::new();
+    let driver = Driver::start(job.config()).await.unwrap();
+    let board = driver.board().clone();
+    let run = tokio::time::timeout(SOON, driver.run(stop.clone()));
+    let engine = pool.simulators[0].clone();
+    let (result, ()) = tokio::join!(run, async {
+        eventually("four requests are at the engine", || {
+            let state = engine.state();
+            state
+                .paths
+                .get("/generate")
+                .is_some_and(|path| path.active == 4)
+        })
+        .await;
+        harm(&mut pool);
+        stop.cancel();
+    });
+    let result = result.unwrap_or_else(|_| panic!("the ladder takes too long: {}", board.json()));
+    assert_eq!(result.unwrap().reason, Reason::Interrupted);
+    pool.stop().await;
+    job.last_word()
+}
+
+fn patient(url: &str) -> Job {
+    let mut job = Job::new(
+        url,
+        &json!({"sampling": {"maxNewTokens": 4000}, "teardown": {"drainSeconds": 600}}),
+    );
+    job.config["timeouts"]["router_seconds"] = json!(60.0);
+    job
+}
+
+#[tokio::test]
+async fn an_engine_that_ends_no_request_is_waited_for_once_over_the_whole_ladder() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let stall = sglang_simulator::FaultKind::Stall;
+    pool.simulators[0].add_fault(sglang_simulator::Fault::new("/generate", stall));
+    let job = patient(&pool.control_url);
+    let word = stopped_after(pool, job, |_| {}).await;
+    assert_eq!(word["teardown"]["unproven"], 4, "{word}");
+    assert_eq!(word["progress"]["groups"]["recycled"], 2, "{word}");
+}
+
+#[tokio::test]
+async fn without_a_router_the_ladder_names_the_cause_at_every_rung_and_ends_soon() {
+    let pool = Pool::start(vec![slow_engine(4000, 40)]).await;
+    let job = patient(&pool.control_url);
+    let word = stopped_after(pool, job, Pool::kill_router).await;
+    let troubles = word["teardown"]["troubles"].to_string();
+    for rung in ["Fence", "Abort", "Prove"] {
+        let said = format!("\"{rung}: the router is gone: ");
+        assert!(troubles.contains(&said), "{rung}: {word}");
+    }
+    assert!(troubles.contains("refused"), "{word}");
+    assert_eq!(word["progress"]["groups"]["recycled"], 2, "{word}");
+}
+
+#[tokio::test]
+async fn a_stop_before_admission_is_open_is_an_interruption() {
+    let mut pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = patient(&pool.control_url);
+    let stop = CancellationToken::new();
+    let driver = Driver::start(job.config()).await.unwrap();
+    pool.kill_router();
+    stop.cancel();
+    let result = tokio::time::timeout(SOON, driver.run(stop)).await.unwrap();
+    assert_eq!(result.unwrap().reason, Reason::Interrupted);
     pool.stop().await;
 }

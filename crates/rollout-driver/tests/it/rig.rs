@@ -124,11 +124,16 @@ impl Pool {
         self.router_process = Some(process);
     }
 
-    /// The router is killed and comes back on the same ports, with another instance id.
-    pub(crate) async fn restart_router(&mut self) {
+    /// The router is killed and stays away.
+    pub(crate) fn kill_router(&mut self) {
         if let Some(process) = self.router_process.take() {
             process.shutdown_background();
         }
+    }
+
+    /// The router is killed and comes back on the same ports, with another instance id.
+    pub(crate) async fn restart_router(&mut self) {
+        self.kill_router();
         self.router_stop = CancellationToken::new();
         let agents = bind_again(&self.agents_url).await;
         let control = bind_again(&self.control_url).await;

@@ -15,7 +15,7 @@ use crate::event::{Event, StopCause};
 use crate::group::{Group, Phase, SlotState};
 use crate::ids::{SampleKey, Step, TakeId};
 use crate::queue::SampleQueue;
-use crate::teardown::Ladder;
+use crate::teardown::{Ladder, Reach};
 
 /// What the engine is doing.
 #[derive(Debug)]
@@ -115,6 +115,14 @@ impl Engine {
     /// Whether [`Command::Finish`] was given.
     pub fn is_done(&self) -> bool {
         matches!(self.mode, Mode::Done)
+    }
+
+    /// Who still answers, as far as the rungs of the ladder have found out.
+    pub fn reach(&self) -> Reach {
+        match &self.mode {
+            Mode::Closing { ladder, .. } => ladder.reach(),
+            _ => Reach::All,
+        }
     }
 
     /// When [`Event::Tick`] is due, in the time of `now`.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use rollout_engine::{
-    Command, EngineConfig, Event, HookOutcome, LadderConfig, Reason, Rung, RungOutcome, RungReport,
-    SampleEnd, TakeEnd, TakeId, TeardownSummary,
+    Command, EngineConfig, Event, HookOutcome, LadderConfig, Reach, Reason, Rung, RungOutcome,
+    RungReport, SampleEnd, TakeEnd, TakeId, TeardownSummary,
 };
 
 use crate::rig::Rig;
@@ -188,4 +188,103 @@ fn between_steps_admission_opens_again() {
             .iter()
             .any(|c| matches!(c, Command::Reopen { step } if step.0 == 1))
     );
+}
+
+/// A rung's report that says who still answers.
+fn answer(rig: &mut Rig, rung: Rung, reach: Reach, unproven: u64) {
+    rig.take_command(|c| matches!(c, Command::Climb { rung: r, .. } if *r == rung));
+    let mut report = RungReport::new(rung, RungOutcome::Done);
+    report.reach = reach;
+    report.unproven = unproven;
+    rig.send(Event::RungEnded { rung, report });
+}
+
+fn given(rig: &Rig, rung: Rung) -> Duration {
+    let climb = rig.pending.iter().find_map(|command| match command {
+        Command::Climb { rung: r, within } if *r == rung => Some(*within),
+        _ => None,
+    });
+    climb.unwrap_or_else(|| panic!("{rung:?} is not climbed: {:?}", rig.pending))
+}
+
+/// A job without agents at the foot of its ladder, with two samples in flight.
+fn stalled() -> (Rig, Duration) {
+    let mut config = EngineConfig::new(1, 1, 10);
+    config.fetch = 3;
+    let mut rig = Rig::start(config);
+    rig.load_all();
+    rig.keep_group(TakeId(0));
+    (rig, Duration::from_secs(10))
+}
+
+#[test]
+fn what_one_rung_waited_for_in_vain_no_later_one_waits_for_again() {
+    let (mut rig, full) = stalled();
+    assert_eq!(given(&rig, Rung::Fence), full);
+    rig.advance(Duration::from_secs(9));
+    answer(&mut rig, Rung::Fence, Reach::EnginesSilent, 2);
+    let began = rig.now;
+    assert!(
+        given(&rig, Rung::Abort) < Duration::from_secs(2),
+        "asked, not waited for"
+    );
+    answer(&mut rig, Rung::Abort, Reach::EnginesSilent, 2);
+    rig.advance(given(&rig, Rung::Drain));
+    assert!(given(&rig, Rung::SecondAbort) < Duration::from_secs(2));
+    for key in rig.generating() {
+        assert!(rig.pending.contains(&Command::Cancel { key }));
+        rig.end_sample(key, SampleEnd::Aborted { tokens: 0 });
+    }
+    // Their connections are closed, so that the router has forgotten them.
+    answer(&mut rig, Rung::SecondAbort, Reach::All, 0);
+    rig.answer_rung(Rung::Release, RungOutcome::Done);
+    rig.answer_rung(Rung::Prove, RungOutcome::Done);
+    let summary = TeardownSummary::of(&rig.engine.book().rungs);
+    assert_eq!(summary.unproven, 2, "nobody has proven their end");
+    assert!(rig.now - began < Duration::from_secs(1), "no rung waited");
+    rig.write_step();
+    assert!(rig.result.expect("decided").success);
+}
+
+#[test]
+fn an_engine_that_answers_again_gets_its_full_time_back() {
+    let (mut rig, full) = stalled();
+    answer(&mut rig, Rung::Fence, Reach::EnginesSilent, 2);
+    answer(&mut rig, Rung::Abort, Reach::All, 0);
+    assert_eq!(given(&rig, Rung::Drain), Duration::from_mins(1));
+    rig.advance(Duration::from_mins(1));
+    assert_eq!(given(&rig, Rung::SecondAbort), full);
+}
+
+#[test]
+fn silent_engines_take_no_time_from_agents() {
+    let mut rig = Rig::start(agentic(1));
+    rig.load_all();
+    rig.keep_group(TakeId(0));
+    answer(&mut rig, Rung::Fence, Reach::EnginesSilent, 2);
+    answer(&mut rig, Rung::Abort, Reach::EnginesSilent, 2);
+    assert_eq!(given(&rig, Rung::Hook), Duration::from_secs(30));
+    rig.answer_rung(Rung::Hook, RungOutcome::Done);
+    assert_eq!(given(&rig, Rung::Drain), Duration::from_mins(1));
+}
+
+#[test]
+fn without_a_router_every_rung_is_climbed_and_none_waits() {
+    let mut rig = Rig::start(agentic(1));
+    rig.load_all();
+    rig.keep_group(TakeId(0));
+    rig.advance(Duration::from_secs(5));
+    let began = rig.now;
+    for rung in [Rung::Fence, Rung::Abort, Rung::Hook] {
+        answer(&mut rig, rung, Reach::RouterGone, 0);
+    }
+    rig.advance(given(&rig, Rung::Drain));
+    answer(&mut rig, Rung::SecondAbort, Reach::RouterGone, 0);
+    rig.advance(given(&rig, Rung::Collect));
+    for rung in [Rung::Release, Rung::Prove] {
+        answer(&mut rig, rung, Reach::RouterGone, 0);
+    }
+    assert!(rig.now - began < Duration::from_secs(3));
+    let climbed: Vec<Rung> = rig.engine.book().rungs.iter().map(|r| r.rung).collect();
+    assert_eq!(climbed.len(), 8, "none is skipped: {climbed:?}");
 }
