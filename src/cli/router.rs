@@ -105,6 +105,10 @@ struct Settings {
     #[arg(long, value_name = "SECONDS")]
     first_byte_seconds: Option<u64>,
 
+    /// Seconds after which an engine that has work and answers no probe is given up, with the requests that it has [default: 60].
+    #[arg(long, value_name = "SECONDS")]
+    engine_silence_seconds: Option<NonZero<u64>>,
+
     /// Seconds that requests in flight get to end when the router is told to stop.
     #[arg(long, value_name = "SECONDS")]
     shutdown_seconds: Option<u64>,
@@ -135,6 +139,7 @@ impl Settings {
             session_idle_seconds: self.session_idle_seconds.or(file.session_idle_seconds),
             heartbeat_seconds: self.heartbeat_seconds.or(file.heartbeat_seconds),
             first_byte_seconds: self.first_byte_seconds.or(file.first_byte_seconds),
+            engine_silence_seconds: self.engine_silence_seconds.or(file.engine_silence_seconds),
             shutdown_seconds: self.shutdown_seconds.or(file.shutdown_seconds),
         }
     }
@@ -163,6 +168,10 @@ impl Settings {
         set(&mut times.session_idle, seconds(self.session_idle_seconds));
         set(&mut times.heartbeat, seconds(self.heartbeat_seconds));
         set(&mut times.shutdown, seconds(self.shutdown_seconds));
+        set(
+            &mut times.engine_silence,
+            seconds(self.engine_silence_seconds.map(NonZero::get)),
+        );
         times.first_byte = seconds(self.first_byte_seconds);
         Ok(config)
     }

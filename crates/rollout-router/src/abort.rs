@@ -100,12 +100,14 @@ impl Aborter {
         });
     }
 
-    /// Aborts a request whose client is gone and whose connection was closed: it stays registered until its engine was told.
+    /// Aborts a request whose client is gone and whose connection was closed: it stays registered until its engine was told, or does
+    /// not listen.
     pub(crate) fn orphaned(&self, ticket: Ticket) {
         let Some(sent) = ticket.sent() else { return };
         let aborter = self.clone();
         self.tasks.spawn(async move {
-            if let Err(error) = aborter.tell(&sent).await {
+            let told = tokio::time::timeout(aborter.orphan, aborter.tell(&sent)).await;
+            if let Err(error) = told.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
                 tracing::warn!(engine = sent.engine.url(), %error, "abort of an abandoned request failed");
             }
             drop(ticket);
@@ -121,8 +123,15 @@ impl Aborter {
         let started = Instant::now();
         let progress = Progress::default();
         let rounds = self.abort_in_rounds(&targets, started, &progress);
-        // The deadline also ends a round whose calls hang.
-        let _ = tokio::time::timeout_at(deadline, rounds).await;
+        let numbers: Vec<u64> = targets.iter().map(|target| target.sent.number).collect();
+        // A round whose calls hang ends with the deadline, or with the requests.
+        tokio::select! {
+            _ = tokio::time::timeout_at(deadline, rounds) => {}
+            () = self.flights.wait_for_end(&numbers) => {}
+        }
+        if targets.iter().all(|target| self.is_told(target)) {
+            progress.told.lock().get_or_insert(started.elapsed());
+        }
         let mut report = EngineReport {
             url: engine.url().to_owned(),
             aborted: 0,

@@ -112,6 +112,8 @@ pub struct Times {
     pub keep_alive: Duration,
     /// Between two health probes of an engine.
     pub probe: Duration,
+    /// An engine that has work and answers no probe for so long is given up, with the requests that it has.
+    pub engine_silence: Duration,
     /// For the engines to decode the texts of one collection.
     pub decode: Duration,
     /// For requests to end after the router was told to stop.
@@ -136,6 +138,7 @@ impl Default for Times {
             tombstone: seconds(300),
             keep_alive: seconds(5),
             probe: seconds(2),
+            engine_silence: seconds(60),
             decode: seconds(10),
             shutdown: seconds(10),
         }

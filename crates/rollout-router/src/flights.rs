@@ -241,20 +241,24 @@ impl Flights {
         self.gate.lock().flights.len()
     }
 
-    fn any_open(&self, numbers: &[u64]) -> bool {
+    /// `numbers` without those at the start that have ended.
+    fn from_open<'a>(&self, numbers: &'a [u64]) -> &'a [u64] {
         let gate = self.gate.lock();
-        numbers
+        let open = numbers
             .iter()
-            .any(|number| gate.flights.contains_key(number))
+            .position(|number| gate.flights.contains_key(number));
+        open.map_or(&[], |first| &numbers[first..])
     }
 
     /// Waits until none of `numbers` is in flight.
     pub(crate) async fn wait_for_end(&self, numbers: &[u64]) {
+        let mut open = numbers;
         loop {
             let ended = self.ended.notified();
             tokio::pin!(ended);
             ended.as_mut().enable();
-            if !self.any_open(numbers) {
+            open = self.from_open(open);
+            if open.is_empty() {
                 return;
             }
             ended.await;

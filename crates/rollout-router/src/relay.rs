@@ -11,9 +11,11 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::abort::Aborter;
 use crate::body::BodyError;
+use crate::engines::Line;
 use crate::flights::Ticket;
 
 /// A request that is at an engine. Dropping it aborts the request, unless it has ended.
@@ -58,15 +60,19 @@ pub(crate) struct Relay {
     flight: InFlight,
     idle: Duration,
     timer: Pin<Box<Sleep>>,
+    line: Line,
+    cut: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 impl Relay {
-    pub(crate) fn new(incoming: Incoming, flight: InFlight, idle: Duration) -> Self {
+    pub(crate) fn new(incoming: Incoming, line: &Line, flight: InFlight, idle: Duration) -> Self {
         let mut relay = Self {
             incoming,
             flight,
             idle,
             timer: Box::pin(tokio::time::sleep(idle)),
+            line: line.clone(),
+            cut: Box::pin(line.cut()),
         };
         if relay.incoming.is_end_stream() {
             relay.flight.ended();
@@ -87,6 +93,7 @@ impl HttpBody for Relay {
         if let Poll::Ready(frame) = Pin::new(&mut this.incoming).poll_frame(context) {
             match &frame {
                 Some(Ok(_)) => {
+                    this.line.heard();
                     let next = Instant::now() + this.idle;
                     this.timer.as_mut().reset(next);
                     if this.incoming.is_end_stream() {
@@ -98,6 +105,9 @@ impl HttpBody for Relay {
                 None => this.flight.ended(),
             }
             return Poll::Ready(frame.map(|frame| frame.map_err(BodyError::from)));
+        }
+        if this.cut.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Some(Err(this.line.silent().into())));
         }
         ready!(this.timer.as_mut().poll(context));
         // Dropping the body after this error aborts the request.

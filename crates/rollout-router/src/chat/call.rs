@@ -13,7 +13,7 @@ use super::Reply;
 use super::dialect::{Checked, Dialect};
 use super::turn::ended;
 use crate::ending::{self, Report};
-use crate::engines::{Engine, Seat, SendError, read_reply};
+use crate::engines::{Engine, Line, Seat, SendError, read_reply};
 use crate::error::ApiError;
 use crate::flights::Ticket;
 use crate::headers::{self, ROUTING_KEY};
@@ -146,10 +146,10 @@ async fn generate(
     if let Ok(key) = HeaderValue::from_str(session.id.as_str()) {
         headers.insert(ROUTING_KEY, key);
     }
-    let (engine, response) = send(inner, session, plan, headers).await?;
+    let (line, response) = send(inner, session, plan, headers).await?;
     let (head, body) = response.into_parts();
     let limit = inner.config.limits.reply_bytes;
-    let body = read_reply(body, limit, inner.config.times.idle_body).await?;
+    let body = read_reply(&line, body, limit, inner.config.times.idle_body).await?;
     plan.ticket.prove();
     let answered_at = unix_seconds();
     let mut reply = Reply {
@@ -170,7 +170,7 @@ async fn generate(
         .check(&body, plan.input_ids.as_deref(), known)
         .map_err(|error| ApiError::BadReply(error.to_string()))?;
     if let Some(version) = &checked.generation.weight_version {
-        engine.note_weight_version(version);
+        line.engine().note_weight_version(version);
     }
     let Checked {
         generation,
@@ -224,7 +224,7 @@ async fn send(
     session: &Session,
     plan: &mut CallPlan,
     headers: HeaderMap,
-) -> Result<(Arc<Engine>, Response<Incoming>), ApiError> {
+) -> Result<(Line, Response<Incoming>), ApiError> {
     let rids: Arc<[String]> = Arc::from([plan.rid.to_string()]);
     let mut tried: Vec<Arc<Engine>> = Vec::new();
     let mut last = None;
@@ -233,18 +233,16 @@ async fn send(
             let reason = last.unwrap_or_else(|| "all are out of service".to_owned());
             return Err(ApiError::NoEngine(reason));
         };
+        let line = Line::to(&engine);
         plan.ticket.dispatch(&engine, &rids)?;
-        let answer = inner
-            .upstream
-            .generate(
-                &engine,
-                plan.dialect.path(),
-                headers.clone(),
-                plan.body.clone(),
-            )
-            .await;
-        match answer {
-            Ok(response) => return Ok((engine, response)),
+        let answer = inner.upstream.generate(
+            &engine,
+            plan.dialect.path(),
+            headers.clone(),
+            plan.body.clone(),
+        );
+        match line.unless_silent(answer).await? {
+            Ok(response) => return Ok((line, response)),
             Err(SendError::NotSent(reason)) => {
                 plan.ticket.recall();
                 engine.note_failure();

@@ -22,8 +22,8 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::Engine;
 use super::connection::{Connector, failed_on_used, note_used};
+use super::{Engine, Line};
 use crate::config::{Config, Times};
 use crate::error::ApiError;
 
@@ -94,14 +94,15 @@ impl Upstream {
             self.request(engine, Method::POST, path, headers, body)
         };
         let sent = Instant::now();
-        match self.answer(request(headers.clone())).await? {
-            Ok(response) => Ok(response),
+        let answer = match self.answer(request(headers.clone())).await? {
             Err(error) if sent.elapsed() < AT_ONCE && was_idle_too_long(&error) => {
-                let again = self.answer(request(headers)).await?;
-                again.map_err(|error| classify(&error))
+                self.answer(request(headers)).await?
             }
-            Err(error) => Err(classify(&error)),
-        }
+            answer => answer,
+        };
+        let response = answer.map_err(|error| classify(&error))?;
+        engine.note_heard();
+        Ok(response)
     }
 
     async fn answer(
@@ -150,6 +151,7 @@ impl Upstream {
         let call = async {
             let answer = self.control.request(request).await;
             let (head, body) = answer.map_err(|error| classify(&error))?.into_parts();
+            engine.note_heard();
             let body = body.collect().await;
             let body = body.map_err(|error| SendError::Broken(error.to_string()))?;
             Ok((head.status, body.to_bytes()))
@@ -253,8 +255,19 @@ fn chain(error: &Cause) -> String {
     text
 }
 
-/// Reads an engine's reply, bounded in size and in the time between two pieces.
+/// Reads an engine's reply, bounded in size and in the time between two pieces, until the engine falls silent.
 pub(crate) async fn read_reply(
+    line: &Line,
+    body: Incoming,
+    limit: usize,
+    idle: Duration,
+) -> Result<Bytes, ApiError> {
+    line.unless_silent(read_pieces(line, body, limit, idle))
+        .await?
+}
+
+async fn read_pieces(
+    line: &Line,
     body: Incoming,
     limit: usize,
     idle: Duration,
@@ -267,6 +280,7 @@ pub(crate) async fn read_reply(
             .await
             .map_err(|_| ApiError::EngineTimeout(idle.as_secs()))?;
         let Some(frame) = frame else { break };
+        line.heard();
         let frame = frame.map_err(|error| ApiError::Transport(chain(&error)))?;
         let Ok(data) = frame.into_data() else {
             continue;

@@ -36,6 +36,14 @@ impl Health {
         self.observe(false, FAILURES)
     }
 
+    /// Out, without a second look.
+    pub(super) fn take_out(&mut self) {
+        *self = Self {
+            up: false,
+            streak: 0,
+        };
+    }
+
     fn observe(&mut self, good: bool, needed: u8) -> bool {
         if self.up == good {
             self.streak = 0;

@@ -3,19 +3,25 @@
 mod client;
 mod connection;
 mod health;
+mod line;
 mod probe;
+mod silence;
 
 pub(crate) use client::{SendError, Upstream, read_reply};
+pub(crate) use line::Line;
 pub(crate) use probe::run as run_probes;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderValue, Uri};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use health::Health;
 
@@ -57,6 +63,11 @@ pub(crate) struct Engine {
     health: Mutex<Health>,
     weight_version: RwLock<Option<String>>,
     aborts: Semaphore,
+    known_since: Instant,
+    /// Microseconds from then until it was heard of last.
+    heard_micros: AtomicU64,
+    /// Cuts the lines of all requests that it has now.
+    lines: Mutex<CancellationToken>,
 }
 
 impl Engine {
@@ -98,6 +109,9 @@ impl Engine {
             health: Mutex::new(Health::default()),
             weight_version: RwLock::new(None),
             aborts: Semaphore::new(ABORTS_AT_ONCE),
+            known_since: Instant::now(),
+            heard_micros: AtomicU64::new(0),
+            lines: Mutex::default(),
         })
     }
 
@@ -146,6 +160,23 @@ impl Engine {
     /// It could not be reached, or said that it does not serve. Returns whether that changed its standing.
     pub(crate) fn note_failure(&self) -> bool {
         self.health.lock().failure()
+    }
+
+    /// A sign of life.
+    pub(crate) fn note_heard(&self) {
+        let micros = u64::try_from(self.known_since.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.heard_micros.fetch_max(micros, Ordering::Relaxed);
+    }
+
+    /// When it was heard of last.
+    fn heard(&self) -> Instant {
+        self.known_since + Duration::from_micros(self.heard_micros.load(Ordering::Relaxed))
+    }
+
+    /// Takes it out at once and ends the requests that it has. It comes back by its probes, like any other engine.
+    fn give_up(&self) {
+        self.health.lock().take_out();
+        std::mem::take(&mut *self.lines.lock()).cancel();
     }
 
     pub(crate) fn abort_permits(&self) -> &Semaphore {

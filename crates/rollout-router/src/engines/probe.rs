@@ -1,36 +1,81 @@
 //! Asks every engine from time to time whether it is there. `/ping` is cheap and passes on a paused engine; `/health` is never
 //! called, because on a paused engine it fails and marks it as broken.
+//!
+//! An engine may be too busy to answer at once, so a probe stays open while the next ones are sent: an answer to any of them counts.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use http::uri::PathAndQuery;
 use http::{Method, StatusCode};
+use tokio::time::Instant;
 
+use super::silence::{Silence, Unanswered};
 use super::{Engine, Engines, SendError, Upstream};
+use crate::config::Times;
 
 /// Probes until it is dropped.
-pub(crate) async fn run(engines: Arc<Engines>, upstream: Upstream, period: Duration) {
-    let mut ticks = tokio::time::interval(period);
+pub(crate) async fn run(engines: Arc<Engines>, upstream: Upstream, times: Times) {
+    join_all(
+        engines
+            .iter()
+            .map(|engine| watch(engine, &upstream, &times)),
+    )
+    .await;
+}
+
+/// Engines are watched apart: one that is slow to answer holds up no other one's probes.
+async fn watch(engine: &Engine, upstream: &Upstream, times: &Times) {
+    let mut ticks = tokio::time::interval(times.probe);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut silence = Silence::default();
+    let mut probes = FuturesUnordered::new();
     loop {
         ticks.tick().await;
-        let mut probes = Vec::new();
-        for engine in engines.iter() {
-            probes.push(probe(engine, &upstream));
+        let sent = Instant::now();
+        probes.push(ping(engine, upstream, times));
+        let answer = tokio::time::timeout(times.control_call, probes.next()).await;
+        let answer = answer
+            .ok()
+            .flatten()
+            .unwrap_or(Err(SendError::Timeout(times.control_call)));
+        let busy = engine.in_flight() > 0;
+        judge(engine, verdict(&answer, busy));
+        if answer.is_ok() {
+            probes.clear();
         }
-        join_all(probes).await;
+        let heard = engine.heard();
+        if silence.lasts(
+            Unanswered { sent, heard, busy },
+            Instant::now(),
+            times.engine_silence,
+        ) {
+            tracing::warn!(
+                engine = engine.url(),
+                "engine has work and answers nothing: its requests are ended"
+            );
+            engine.give_up();
+            probes.clear();
+        }
     }
 }
 
-async fn probe(engine: &Engine, upstream: &Upstream) {
+async fn ping(
+    engine: &Engine,
+    upstream: &Upstream,
+    times: &Times,
+) -> Result<(StatusCode, Bytes), SendError> {
     let path = PathAndQuery::from_static("/ping");
-    let answer = upstream
-        .control(engine, Method::GET, path, Bytes::new())
-        .await;
-    let changed = match verdict(&answer, engine.in_flight()) {
+    let limit = times.engine_silence.max(times.control_call);
+    upstream
+        .control_within(engine, Method::GET, path, Bytes::new(), limit)
+        .await
+}
+
+fn judge(engine: &Engine, verdict: Option<bool>) {
+    let changed = match verdict {
         Some(true) => engine.note_success(),
         Some(false) => engine.note_failure(),
         None => false,
@@ -46,11 +91,11 @@ async fn probe(engine: &Engine, upstream: &Upstream) {
 }
 
 /// Whether an engine serves; `None` when the probe does not tell. 503 says that it starts, drains or is broken; any other answer comes
-/// from a process that serves. An engine with work that answers nothing may just be busy with it.
-fn verdict(answer: &Result<(StatusCode, Bytes), SendError>, in_flight: usize) -> Option<bool> {
+/// from a process that serves. An engine with work that answers nothing may just be busy with it, for a while.
+fn verdict(answer: &Result<(StatusCode, Bytes), SendError>, busy: bool) -> Option<bool> {
     match answer {
         Ok((status, _)) => Some(*status != StatusCode::SERVICE_UNAVAILABLE),
-        Err(SendError::Timeout(_)) if in_flight > 0 => None,
+        Err(SendError::Timeout(_)) if busy => None,
         Err(_) => Some(false),
     }
 }
@@ -67,15 +112,15 @@ mod tests {
     #[test]
     fn a_busy_engine_is_not_taken_for_a_dead_one() {
         let silent = || Err(SendError::Timeout(Duration::from_secs(5)));
-        assert_eq!(verdict(&silent(), 3), None);
-        assert_eq!(verdict(&silent(), 0), Some(false));
+        assert_eq!(verdict(&silent(), true), None);
+        assert_eq!(verdict(&silent(), false), Some(false));
         let refused = Err(SendError::NotSent("connection refused".to_owned()));
-        assert_eq!(verdict(&refused, 3), Some(false));
+        assert_eq!(verdict(&refused, true), Some(false));
         let answer = |status| Ok((status, Bytes::new()));
-        assert_eq!(verdict(&answer(StatusCode::OK), 0), Some(true));
-        assert_eq!(verdict(&answer(StatusCode::NOT_FOUND), 0), Some(true));
+        assert_eq!(verdict(&answer(StatusCode::OK), false), Some(true));
+        assert_eq!(verdict(&answer(StatusCode::NOT_FOUND), false), Some(true));
         assert_eq!(
-            verdict(&answer(StatusCode::SERVICE_UNAVAILABLE), 9),
+            verdict(&answer(StatusCode::SERVICE_UNAVAILABLE), true),
             Some(false)
         );
     }

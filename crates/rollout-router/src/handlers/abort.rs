@@ -20,7 +20,7 @@ use crate::body::Body;
 use crate::ending::{self, Report};
 use crate::engines::Engine;
 use crate::error::ApiError;
-use crate::flights::FenceScope;
+use crate::flights::{FenceScope, Sent};
 use crate::jobs::{AbortOrder, HookResult};
 use crate::router::Inner;
 use crate::session::{Outcome, Phase, Session};
@@ -63,6 +63,11 @@ pub(crate) async fn abort_request(
         .find(&rid)
         .ok_or_else(|| ApiError::NotFound(format!("no request {rid} is in flight")))?;
     let status = tell(inner, &sent.engine, json!({"rid": rid})).await;
+    // An abort that overtakes its request is lost: it is repeated until the request has ended.
+    inner.aborter.abort_in_background(vec![Sent {
+        rids: Arc::from([rid]),
+        ..sent.clone()
+    }]);
     json(&json!({"engines": [report(&sent.engine, &status, Some(true))]}))
 }
 

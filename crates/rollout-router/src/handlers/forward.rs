@@ -7,7 +7,6 @@ use futures_util::future::try_join_all;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
-use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
 use crate::body::Body;
@@ -15,7 +14,7 @@ use crate::chat::Reply;
 use crate::edit::Request;
 use crate::edit::generate::{choices, elements, single_choice};
 use crate::edit::rid::{Identified, batch_size, identify};
-use crate::engines::{Engine, SendError};
+use crate::engines::{Engine, Line, SendError, read_reply};
 use crate::error::ApiError;
 use crate::flights::Scope;
 use crate::headers::{self, ROLLOUT_ID, ROLLOUT_JOB, ROUTING_KEY};
@@ -46,10 +45,10 @@ pub(crate) async fn forward(
     let identified = identify(&request, route, HexId::random)?;
     let Identified { rids, body: edited } = identified;
     let body = edited.map_or_else(|| body.clone(), Bytes::from);
-    let (response, flight) = send(inner, scope, path, headers, rids, body).await?;
+    let (response, line, flight) = send(inner, scope, path, headers, rids, body).await?;
     let (mut head, incoming) = response.into_parts();
     head.headers = headers::to_client(head.headers);
-    let relay = Relay::new(incoming, flight, inner.config.times.idle_body);
+    let relay = Relay::new(incoming, &line, flight, inner.config.times.idle_body);
     inner.metrics.forwarded(route, head.status);
     Ok(Response::from_parts(head, Body::relay(relay)))
 }
@@ -97,7 +96,7 @@ async fn send(
     headers: HeaderMap,
     rids: Vec<String>,
     body: Bytes,
-) -> Result<(Response<Incoming>, InFlight), ApiError> {
+) -> Result<(Response<Incoming>, Line, InFlight), ApiError> {
     let rids: Arc<[String]> = rids.into();
     let ticket = inner.flights.admit(scope)?;
     let mut flight = InFlight::new(ticket, inner.aborter.clone());
@@ -108,15 +107,15 @@ async fn send(
             let reason = last.unwrap_or_else(|| "all are out of service".to_owned());
             return Err(ApiError::NoEngine(reason));
         };
+        let line = Line::to(&engine);
         if let Some(ticket) = flight.ticket() {
             ticket.dispatch(&engine, &rids)?;
         }
         let answer = inner
             .upstream
-            .generate(&engine, path.clone(), headers.clone(), body.clone())
-            .await;
-        match answer {
-            Ok(response) => return Ok((response, flight)),
+            .generate(&engine, path.clone(), headers.clone(), body.clone());
+        match line.unless_silent(answer).await? {
+            Ok(response) => return Ok((response, line, flight)),
             Err(SendError::NotSent(reason)) => {
                 if let Some(ticket) = flight.ticket() {
                     ticket.recall();
@@ -159,13 +158,16 @@ async fn several(
             let request = Request::read(without_rid.as_bytes())?;
             let Identified { rids, body } = identify(&request, Forward::Generate, HexId::random)?;
             let body = Bytes::from(body.unwrap_or_default());
-            let (response, mut flight) =
+            let (response, line, mut flight) =
                 send(inner, scope.clone(), path, headers, rids, body).await?;
             let (head, incoming) = response.into_parts();
-            let body = incoming.collect().await;
-            let body = body.map_err(|error| ApiError::Transport(error.to_string()))?;
+            let (limit, idle) = (
+                inner.config.limits.reply_bytes,
+                inner.config.times.idle_body,
+            );
+            let body = read_reply(&line, incoming, limit, idle).await?;
             flight.ended();
-            Ok::<_, ApiError>((head, body.to_bytes()))
+            Ok::<_, ApiError>((head, body))
         }
     });
     let answers = try_join_all(calls).await?;

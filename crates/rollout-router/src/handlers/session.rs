@@ -135,6 +135,7 @@ pub(crate) async fn raw(
         .as_ref()
         .map(|seat| Arc::clone(seat.engine()));
     let engine = seat
+        .filter(|engine| engine.is_healthy())
         .or_else(|| inner.engines.pick(&[]))
         .ok_or_else(|| ApiError::NoEngine("all are out of service".to_owned()))?;
     let method = if body.is_empty() {

@@ -25,5 +25,6 @@ mod requests;
 mod retry;
 mod security;
 mod server;
+mod silence;
 mod stream;
 mod support;
