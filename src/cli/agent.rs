@@ -3,7 +3,6 @@
 use std::{
     ffi::OsString,
     io::{self, BufRead, BufReader, Read},
-    os::unix::process::ExitStatusExt,
     path::PathBuf,
     process::ExitCode,
     time::Duration,
@@ -20,6 +19,8 @@ use tokio::{
     sync::oneshot,
 };
 use tokio_util::sync::CancellationToken;
+
+use super::guard;
 
 /// Exit code of a process that was told to end.
 const INTERRUPTED: u8 = 143;
@@ -141,9 +142,8 @@ struct Exec {
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::Launch(launch) => run_launcher(launch).await,
-        // The first process of a container needs no guard: with it, everything else ends.
-        Command::Exec(exec) if exec.guarded || std::process::id() == 1 => run_shim(exec).await,
-        Command::Exec(exec) => run_guard(&exec).await,
+        Command::Exec(exec) if exec.guarded || !guard::is_needed() => run_shim(exec).await,
+        Command::Exec(exec) => guard::run("exec", exec.exit_with_stdin).await,
     }
 }
 
@@ -165,34 +165,6 @@ async fn run_launcher(args: Launch) -> anyhow::Result<ExitCode> {
         LauncherEnd::Closed | LauncherEnd::UsedUp => Ok(ExitCode::SUCCESS),
         LauncherEnd::Stopped => Ok(ExitCode::from(INTERRUPTED)),
     }
-}
-
-/// Runs this command again below a guard.
-async fn run_guard(args: &Exec) -> anyhow::Result<ExitCode> {
-    let stop = stop_on_signal()?;
-    if args.exit_with_stdin {
-        stop_with_stdin(&stop);
-    }
-    let program = std::env::current_exe().context("cannot find this program")?;
-    let own: Vec<OsString> = std::env::args_os().collect();
-    let after = own
-        .iter()
-        .position(|argument| argument == "exec")
-        .context("cannot find the sub-command")?
-        + 1;
-    let mut shim = tokio::process::Command::new(program);
-    shim.args(&own[1..after])
-        .arg("--guarded")
-        .args(&own[after..]);
-    let status = shim::run_guarded(shim, stop)
-        .await
-        .context("cannot run the shim")?;
-    let code = status
-        .code()
-        .or_else(|| status.signal().map(|signal| 128 + signal));
-    Ok(code
-        .and_then(|code| u8::try_from(code).ok())
-        .map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
 async fn run_shim(args: Exec) -> anyhow::Result<ExitCode> {

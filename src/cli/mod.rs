@@ -4,6 +4,7 @@ mod agent;
 mod crds;
 mod data;
 mod driver;
+mod guard;
 mod local;
 mod logging;
 mod plugins;

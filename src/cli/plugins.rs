@@ -2,12 +2,16 @@
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
+use anyhow::Context;
 use rollout_agent::{
     plugins::{self, PluginsConfig},
     shim,
 };
 
-use super::agent::{seconds, stop_on_signal, stop_with_stdin, variable};
+use super::{
+    agent::{seconds, stop_on_signal, stop_with_stdin, variable},
+    guard,
+};
 
 /// Runs the Python plug-in host beside the driver.
 #[derive(Debug, clap::Args)]
@@ -34,12 +38,19 @@ pub(super) struct Args {
     /// Ends when standard input is closed.
     #[arg(long)]
     exit_with_stdin: bool,
+    /// Says that this process runs below its guard.
+    #[arg(long, hide = true)]
+    guarded: bool,
 }
 
 /// Runs the sub-command.
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if !args.guarded && guard::is_needed() {
+        return guard::run("plugins", args.exit_with_stdin).await;
+    }
+    shim::guard_this_process().context("cannot become the reaper of the plug-ins' processes")?;
     let stop = stop_on_signal()?;
-    if args.exit_with_stdin {
+    if args.guarded || args.exit_with_stdin {
         stop_with_stdin(&stop);
     }
     let config = PluginsConfig {

@@ -1,7 +1,11 @@
 //! Runs the Python host as the driver's plug-in host, and keeps it running.
 //!
 //! Inputs: the socket's path, the interpreter, and the directory of the user's modules. A host that dies is started again after a
-//! pause that grows; one that does not answer is killed. It ends with its supervisor, also when that is killed.
+//! pause that grows; one that does not answer is killed. It ends with its supervisor, also when that is killed, and takes along what
+//! its plug-ins started, however that detached itself.
+//!
+//! Caveat: everything below the calling process is ended with a host, so it has to be a process of its own, and the reaper of its
+//! orphans ([`crate::shim::guard_this_process`]).
 
 use std::{
     ffi::OsString,
@@ -11,21 +15,23 @@ use std::{
     time::Duration,
 };
 
-use nix::{
-    sys::signal::{Signal, killpg},
-    unistd::Pid,
-};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, BufReader},
     net::UnixStream,
-    process::{Child, Command},
+    process::Command,
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{echo::Echo, private::PrivateDirectory, python, socket, wire};
+use crate::{
+    echo::Echo,
+    private::PrivateDirectory,
+    python,
+    shim::{Ending, Processes},
+    socket, wire,
+};
 
 /// First and longest pause before a start.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -157,13 +163,13 @@ async fn run_once(
         .envs(config.environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0);
+        .stderr(Stdio::piped());
     let start_error = |source| PluginsError::Start {
         python: config.python.clone(),
         source,
     };
-    let mut child = command.spawn().map_err(start_error)?;
+    let processes = Processes::default();
+    let (mut child, leader) = processes.spawn(&mut command).map_err(start_error)?;
     // The host ends when this pipe is closed; waiting for a child would close it.
     let input = child.stdin.take();
     let mut readers = JoinSet::new();
@@ -173,7 +179,6 @@ async fn run_once(
     if let Some(stream) = child.stderr.take() {
         readers.spawn(pass_on(stream, echo.clone()));
     }
-    let group = child.id().and_then(|pid| i32::try_from(pid).ok());
     let mut answered = false;
     let status = tokio::select! {
         status = child.wait() => Some(describe(status)),
@@ -184,7 +189,10 @@ async fn run_once(
         () = stop.cancelled() => None,
     };
     drop(input);
-    end_group(&mut child, group).await;
+    processes.end(&Ending::everything(leader)).await;
+    if let Err(error) = child.wait().await {
+        tracing::warn!(%error, "the plug-in host cannot be waited for");
+    }
     Ok(status.map_or(End::Stopped, |status| End::Died { status, answered }))
 }
 
@@ -221,16 +229,6 @@ async fn pass_on(mut stream: impl AsyncRead + Unpin, echo: Echo) {
             return;
         }
         echo.push(&buffer[..length]);
-    }
-}
-
-/// Kills what is left of the host's process group.
-async fn end_group(child: &mut Child, group: Option<i32>) {
-    if let Some(group) = group {
-        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
-    }
-    if let Err(error) = child.wait().await {
-        tracing::warn!(%error, "the plug-in host cannot be waited for");
     }
 }
 

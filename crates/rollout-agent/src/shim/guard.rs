@@ -1,4 +1,4 @@
-//! Runs the shim as a child, so that a shim that is killed leaves nothing behind either.
+//! Runs the shim, or the supervisor of the plug-in host, as a child, so that one that is killed leaves nothing behind either.
 //!
 //! ```text
 //!  guard  ---- standard input ---->  shim  ---->  the user's processes
@@ -21,15 +21,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::processes::{Ending, Processes, guard_this_process};
 
-/// Runs `shim`, passes `stop` on as SIGTERM, and ends what is left below this process when it is gone.
+/// Runs `command`, passes `stop` on as SIGTERM, and ends what is left below this process when it is gone.
 ///
 /// # Errors
-/// When the shim cannot be started or waited for.
-pub async fn run_guarded(mut shim: Command, stop: CancellationToken) -> io::Result<ExitStatus> {
+/// When the command cannot be started or waited for.
+pub async fn run_guarded(mut command: Command, stop: CancellationToken) -> io::Result<ExitStatus> {
     guard_this_process()?;
     let processes = Processes::default();
-    let (mut child, leader) = processes.spawn(shim.stdin(Stdio::piped()))?;
-    // Waiting for a child closes its input, which would end the shim.
+    let (mut child, leader) = processes.spawn(command.stdin(Stdio::piped()))?;
+    // Waiting for a child closes its input, which would end it.
     let input = child.stdin.take();
     let status = tokio::select! {
         status = child.wait() => status,
@@ -39,12 +39,6 @@ pub async fn run_guarded(mut shim: Command, stop: CancellationToken) -> io::Resu
         }
     };
     drop(input);
-    processes
-        .end(&Ending {
-            leader,
-            mark: String::new(),
-            keep: std::collections::HashSet::new(),
-        })
-        .await;
+    processes.end(&Ending::everything(leader)).await;
     status
 }

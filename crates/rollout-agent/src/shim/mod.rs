@@ -34,7 +34,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::{command::Commands, host::HostConfig, processes::Processes};
+pub(crate) use self::processes::{Ending, Processes};
+use self::{command::Commands, host::HostConfig};
 pub use self::{
     environment::base as clean_environment,
     guard::run_guarded,

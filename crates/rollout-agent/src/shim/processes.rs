@@ -58,13 +58,13 @@ pub fn hide_this_process() -> io::Result<()> {
 
 /// The processes that this shim started.
 #[derive(Debug, Default)]
-pub(super) struct Processes {
+pub(crate) struct Processes {
     leaders: Mutex<HashSet<i32>>,
 }
 
 /// What is ended.
 #[derive(Debug, Clone)]
-pub(super) struct Ending {
+pub(crate) struct Ending {
     /// The process that led it.
     pub(super) leader: i32,
     /// Its mark.
@@ -73,9 +73,20 @@ pub(super) struct Ending {
     pub(super) keep: HashSet<i32>,
 }
 
+impl Ending {
+    /// Everything below this process, when it has started nothing but `leader`.
+    pub(crate) fn everything(leader: i32) -> Self {
+        Self {
+            leader,
+            mark: String::new(),
+            keep: HashSet::new(),
+        }
+    }
+}
+
 impl Processes {
     /// Starts a process that leads a group of its own.
-    pub(super) fn spawn(&self, command: &mut Command) -> io::Result<(Child, i32)> {
+    pub(crate) fn spawn(&self, command: &mut Command) -> io::Result<(Child, i32)> {
         let mut leaders = self.leaders.lock();
         let child = command.process_group(0).spawn()?;
         let pid = child
@@ -92,7 +103,7 @@ impl Processes {
     }
 
     /// Kills until nothing is left; answers whether that was reached.
-    pub(super) async fn end(&self, ending: &Ending) -> bool {
+    pub(crate) async fn end(&self, ending: &Ending) -> bool {
         let until = Instant::now() + KILL_TIMEOUT;
         loop {
             if self.kill_once(ending) == 0 {

@@ -8,10 +8,10 @@ use crate::{
 };
 
 #[tokio::test]
-async fn the_agent_of_the_seed_runs_unmodified() {
+async fn an_agent_in_the_form_of_miles_documentation_runs_unmodified() {
     let router = FakeRouter::start().await;
     let id = router.offer(offer());
-    let mut pod = Pod::function(&router, ONE, "seed_agent.run_agent");
+    let mut pod = Pod::function(&router, ONE, "documented_agent.run_agent");
     let result = router.result(&id).await;
     assert_eq!(result["outcome"], "completed", "{result:#}");
     assert_eq!(result["metadata"], json!({}));

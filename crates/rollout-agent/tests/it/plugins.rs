@@ -6,29 +6,23 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use rollout_agent::{
-    plugins::{self, PluginsConfig, PluginsError},
-    shim::clean_environment,
-};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::UnixStream,
-    task::JoinSet,
     time::{sleep, timeout},
 };
-use tokio_util::sync::CancellationToken;
 
 use crate::{
-    pod::{agents, eventually, lives, python},
+    pod::{agents, children, eventually, lives, python},
+    process::{Process, Role, start, start_heard},
     router::PATIENCE,
 };
 
 struct Host {
     directory: TempDir,
-    stop: CancellationToken,
-    supervisor: JoinSet<Result<(), PluginsError>>,
+    supervisor: Process,
 }
 
 impl Host {
@@ -37,20 +31,30 @@ impl Host {
     }
 
     fn start_with(python: PathBuf, unresponsive_after: Duration) -> Self {
+        Self::start_as(python, unresponsive_after, |role| start(&role))
+    }
+
+    /// Below a guard, as it runs beside a driver.
+    fn start_guarded() -> Self {
+        Self::start_as(python(), Duration::from_mins(1), |role| {
+            start(&Role::Guarded(Box::new(role)))
+        })
+    }
+
+    fn start_as(
+        python: PathBuf,
+        unresponsive_after: Duration,
+        start: impl FnOnce(Role) -> Process,
+    ) -> Self {
         let directory = TempDir::new().unwrap();
-        let stop = CancellationToken::new();
-        let config = PluginsConfig {
+        let supervisor = start(Role::Plugins {
             socket: directory.path().join("plugins.sock"),
             python,
-            code: Some(agents()),
-            environment: clean_environment(std::env::vars_os(), false, &[]),
+            code: agents(),
             unresponsive_after,
-        };
-        let mut supervisor = JoinSet::new();
-        supervisor.spawn(plugins::run(config, stop.clone()));
+        });
         Self {
             directory,
-            stop,
             supervisor,
         }
     }
@@ -77,11 +81,11 @@ impl Host {
 
     /// Stops the supervisor: nothing is left in its directory but what it was given.
     async fn stop(mut self) {
-        self.stop.cancel();
-        let ended = timeout(PATIENCE, self.supervisor.join_next())
+        self.supervisor.close_input();
+        let ended = timeout(PATIENCE, self.supervisor.child.wait())
             .await
             .expect("the supervisor ends");
-        ended.unwrap().unwrap().unwrap();
+        assert!(ended.unwrap().success());
         let left: Vec<_> = self
             .directory
             .path()
@@ -395,22 +399,66 @@ async fn a_host_whose_event_loop_is_blocked_is_killed() {
     host.stop().await;
 }
 
+/// A plug-in's process that has left group, session, parent and environment behind.
+async fn detached(host: &Host) -> String {
+    let answer = host.call(reward("detaches", 1, false)).await;
+    let pid = answer["result"][0].as_i64().expect("a process id");
+    assert!(lives(&pid.to_string()), "{answer}");
+    pid.to_string()
+}
+
+#[tokio::test]
+async fn nothing_that_a_plug_in_started_outlives_its_host() {
+    let host = Host::start();
+    let first = detached(&host).await;
+    kill(Pid::from_raw(pid_of(&host).await), Signal::SIGKILL).unwrap();
+    eventually("the end of what it started", || !lives(&first)).await;
+    let second = detached(&host).await;
+    host.stop().await;
+    assert!(!lives(&second));
+}
+
+#[tokio::test]
+async fn nothing_that_a_plug_in_started_outlives_a_supervisor_or_guard_that_is_killed() {
+    let mut host = Host::start_guarded();
+    let started = detached(&host).await;
+    let guard = host.supervisor.child.id().unwrap();
+    let supervisor = children(guard)[0];
+    kill(Pid::from_raw(supervisor), Signal::SIGKILL).unwrap();
+    timeout(PATIENCE, host.supervisor.child.wait())
+        .await
+        .expect("the guard ends")
+        .unwrap();
+    assert!(!lives(&started));
+
+    let host = Host::start_guarded();
+    let started = detached(&host).await;
+    let guard = host.supervisor.child.id().unwrap();
+    let supervisor = children(guard)[0].to_string();
+    kill(Pid::from_raw(guard.cast_signed()), Signal::SIGKILL).unwrap();
+    eventually("the end of supervisor and plug-in", || {
+        !lives(&started) && !lives(&supervisor)
+    })
+    .await;
+}
+
+/// What a supervisor that gives up says last.
+async fn last_words(python: &str) -> String {
+    let start = |role| start_heard(&role);
+    let mut host = Host::start_as(python.into(), Duration::from_mins(1), start);
+    let mut stderr = host.supervisor.child.stderr.take().unwrap();
+    let mut said = String::new();
+    timeout(PATIENCE, stderr.read_to_string(&mut said))
+        .await
+        .expect("it gives up")
+        .unwrap();
+    said
+}
+
 #[tokio::test]
 async fn an_interpreter_that_is_none_is_an_error_at_once() {
-    let mut missing = Host::start_with("/no/such/python".into(), Duration::from_mins(1));
-    let ended = timeout(PATIENCE, missing.supervisor.join_next())
-        .await
-        .unwrap();
-    assert!(
-        matches!(ended, Some(Ok(Err(PluginsError::Start { .. })))),
-        "{ended:?}"
-    );
-    let mut useless = Host::start_with("/bin/false".into(), Duration::from_mins(1));
-    let ended = timeout(PATIENCE, useless.supervisor.join_next())
-        .await
-        .unwrap();
-    assert!(
-        matches!(ended, Some(Ok(Err(PluginsError::NeverReady { .. })))),
-        "{ended:?}"
-    );
+    let missing = last_words("/no/such/python").await;
+    assert!(missing.contains("Start {"), "{missing}");
+    let useless = last_words("/bin/false").await;
+    assert!(useless.contains("NeverReady {"), "{useless}");
 }

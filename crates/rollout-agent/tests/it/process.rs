@@ -6,6 +6,7 @@ use std::{io::Read, path::PathBuf, process::Stdio, time::Duration};
 
 use rollout_agent::{
     launcher::{self, LauncherConfig, LauncherEnd},
+    plugins::{self, PluginsConfig},
     shim::{self, Agent, Function, ShimConfig},
 };
 use serde::{Deserialize, Serialize};
@@ -24,8 +25,14 @@ pub(crate) enum Role {
         concurrent: usize,
         sessions_per_pod: usize,
     },
-    /// A shim below a guard, as it runs in a pod.
+    /// A shim or the supervisor of the plug-in host below a guard, as they run in a pod.
     Guarded(Box<Role>),
+    Plugins {
+        socket: PathBuf,
+        python: PathBuf,
+        code: PathBuf,
+        unresponsive_after: Duration,
+    },
     Command {
         directory: PathBuf,
         command: Vec<String>,
@@ -44,21 +51,34 @@ pub(crate) enum Role {
 pub(crate) struct Process {
     pub(crate) child: Child,
     // Kept apart: waiting for a child closes the input that it holds.
-    _input: ChildStdin,
+    input: Option<ChildStdin>,
+}
+
+impl Process {
+    /// Closes its standard input, as the end of whoever started it does.
+    pub(crate) fn close_input(&mut self) {
+        self.input = None;
+    }
 }
 
 /// Starts a process.
 pub(crate) fn start(role: &Role) -> Process {
-    let mut child = again(role)
+    start_command(&mut again(role))
+}
+
+/// Starts a process whose standard error is `child.stderr`.
+pub(crate) fn start_heard(role: &Role) -> Process {
+    start_command(again(role).stderr(Stdio::piped()))
+}
+
+fn start_command(command: &mut Command) -> Process {
+    let mut child = command
         .stdin(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
         .unwrap();
-    let input = child.stdin.take().unwrap();
-    Process {
-        child,
-        _input: input,
-    }
+    let input = child.stdin.take();
+    Process { child, input }
 }
 
 fn again(role: &Role) -> Command {
@@ -118,8 +138,24 @@ async fn run(role: Role, stop: CancellationToken) {
         }
         Role::Guarded(role) => {
             let status = shim::run_guarded(again(&role), stop).await.unwrap();
-            assert!(status.success(), "the shim: {status}");
+            assert!(status.success(), "below the guard: {status}");
             return;
+        }
+        Role::Plugins {
+            socket,
+            python,
+            code,
+            unresponsive_after,
+        } => {
+            shim::guard_this_process().unwrap();
+            let config = PluginsConfig {
+                socket,
+                python,
+                code: Some(code),
+                environment: shim::clean_environment(std::env::vars_os(), false, &[]),
+                unresponsive_after,
+            };
+            return plugins::run(config, stop).await.unwrap();
         }
         Role::Command { directory, command } => (
             directory,

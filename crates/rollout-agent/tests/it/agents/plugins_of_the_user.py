@@ -3,6 +3,9 @@
 import asyncio
 import os
 import pathlib
+import shutil
+import subprocess
+import sys
 import time
 
 from miles.rollout.filter_hub.base_types import DynamicFilterOutput
@@ -152,3 +155,11 @@ def floods(args, sample):
 
 async def blocks_the_loop(args, sample):
     time.sleep(3600)
+
+
+def detaches(args, sample):
+    """Leaves a process that has left its group, session, parent and environment, and answers its id."""
+    sleep = f"p = subprocess.Popen([{shutil.which('sleep')!r}, '1000'], start_new_session=True, env={{}}, **quiet)"
+    quiet = "quiet = {name: subprocess.DEVNULL for name in ('stdin', 'stdout', 'stderr')}"
+    script = f"import subprocess\n{quiet}\n{sleep}\nprint(p.pid)"
+    return int(subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout)
