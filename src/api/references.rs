@@ -34,10 +34,19 @@ impl Target {
         }
     }
 
-    /// Whether people keep such objects beside the ones that name them. Secrets and volumes come from elsewhere.
-    pub fn is_manifest(self) -> bool {
-        matches!(self, Self::Pool | Self::ConfigMap)
+    /// Whether people keep such objects in files, so that it is worth saying when one is not there. Volumes come from elsewhere.
+    pub fn is_listed(self) -> bool {
+        matches!(self, Self::Pool | Self::ConfigMap | Self::Secret)
     }
+}
+
+/// Who needs an object that is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Need {
+    /// Any run of the job.
+    Always,
+    /// Only a cluster: `rollout-operator local` does not read it.
+    Cluster,
 }
 
 /// One object that a spec names.
@@ -53,6 +62,8 @@ pub struct Reference {
     pub namespace: Option<String>,
     /// A key that it must have.
     pub key: Option<String>,
+    /// Who needs it.
+    pub need: Need,
 }
 
 #[derive(Default)]
@@ -75,6 +86,7 @@ pub fn job(spec: &RolloutJobSpec) -> Vec<Reference> {
             name: reference.name.clone(),
             namespace: reference.namespace.clone(),
             key: None,
+            need: Need::Always,
         });
     }
     if let Some(pool) = &spec.pool {
@@ -290,11 +302,33 @@ impl References {
 
     fn push(&mut self, at: &str, target: Target, name: &str, key: Option<&str>) {
         self.0.push(Reference {
+            need: need(at, target),
             path: at.to_owned(),
             target,
             name: name.to_owned(),
             namespace: None,
             key: key.map(str::to_owned),
         });
+    }
+}
+
+/// `local` takes engines as they are, or simulates them; directories stand for volumes, and its own flags for outputs and credentials.
+fn need(at: &str, target: Target) -> Need {
+    const CLUSTER: [&str; 10] = [
+        ".model.source.",
+        ".external.",
+        ".tokenizer.",
+        ".engine.chatTemplate.",
+        ".engine.apiKeySecretRef",
+        ".engine.env[",
+        ".disaggregation.",
+        "spec.dataset.secretRef",
+        "spec.output.",
+        ".agent.server.",
+    ];
+    if target == Target::Claim || CLUSTER.iter().any(|part| at.contains(part)) {
+        Need::Cluster
+    } else {
+        Need::Always
     }
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use crate::api::manifest::{self, Finding, Purpose};
+use crate::api::manifest::{self, Finding, Purpose, Severity};
 use crate::api::support::Context;
 
 /// Checks manifests offline, with the rules of the custom resource definitions and more.
@@ -51,9 +51,18 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Format::Text => print_lines(&findings)?,
         Format::Json => print_json(objects, &findings)?,
     }
-    let errors = findings.iter().filter(|finding| finding.is_error()).count();
-    let warnings = findings.len() - errors;
-    talk(objects, errors, warnings);
+    let count = |severity| {
+        let of = findings
+            .iter()
+            .filter(|finding| finding.severity == severity);
+        of.count()
+    };
+    let errors = count(Severity::Error);
+    talk(&format!(
+        "{objects} objects, {errors} errors, {} warnings, {} notes",
+        count(Severity::Warning),
+        count(Severity::Note)
+    ));
     if objects == 0 && errors == 0 {
         anyhow::bail!("no object in these files: nothing was checked");
     }
@@ -82,6 +91,6 @@ fn print_json(objects: usize, findings: &[Finding]) -> anyhow::Result<()> {
 }
 
 #[expect(clippy::print_stderr, reason = "standard error is talk")]
-fn talk(objects: usize, errors: usize, warnings: usize) {
-    eprintln!("{objects} objects, {errors} errors, {warnings} warnings");
+fn talk(line: &str) {
+    eprintln!("{line}");
 }

@@ -34,15 +34,15 @@ fn rules(schema: &mut schemars::Schema) {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentFunction {
-    /// The function, as module.name.
+    /// The function, as module.function: run(base_url, prompt, request_kwargs, metadata), sync or async.
     pub path: PluginRef,
-    /// Image with python3 and what the function imports.
+    /// Image with python3 (3.9 or later) and what the function imports.
     #[schemars(length(min = 1, max = 1024))]
     pub image: String,
     /// Code that is put on the import path; none: the image has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<CodeSource>,
-    /// Pod template that is merged over ours, containers by name (the agent's is called agent).
+    /// Pod template that is merged over the operator's, containers by name (the agent's is called agent).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template: Option<Template>,
 }
@@ -62,7 +62,7 @@ pub struct AgentContainer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerAbort {
-    /// A command in the agent's container.
+    /// A command that is run in the agent's container.
     pub exec: ExecAction,
 }
 

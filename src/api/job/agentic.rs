@@ -13,12 +13,12 @@ use crate::api::values::{EgressRule, NetworkPeer, Parameters, int};
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = rules)]
 pub struct Agentic {
-    /// The agent.
+    /// The agent: a function, a container or a server.
     pub agent: Agent,
-    /// What the agent works in, beside its own container.
+    /// What the agent works in, beside its own container; none: only its container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Sandbox>,
-    /// The plug-in's own flags, handed to it as args.
+    /// The plug-in's own flags: args of the agent's run and abort, and of reward and filter functions.
     #[serde(default, skip_serializing_if = "Parameters::is_empty")]
     pub parameters: Parameters,
     /// Whose token ids a turn's prompt has. Default: Recorded.
@@ -28,7 +28,7 @@ pub struct Agentic {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64), regex(pattern = "^[a-z0-9_]+$"))]
     pub template_family: Option<String>,
-    /// When a replayed message is the recorded one. Default: Strict.
+    /// When a message that the agent sends again counts as the recorded one. Default: Strict.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message_matcher: Option<MessageMatcher>,
     /// Whether a session is one line of turns or a tree of branches. Default: Linear.
@@ -40,36 +40,36 @@ pub struct Agentic {
     /// What happens to sampling parameters that the agent sends. Default: Default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling_policy: Option<SamplingPolicy>,
-    /// Token budget of a session.
+    /// Tokens of a session at most, prompt and answers of all turns together; a longer one is cut there. None: maxContextTokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 16_777_216))]
     pub max_sequence_tokens: Option<i32>,
-    /// Longest time of a session.
+    /// Longest time of a session, in seconds, from the moment an agent takes it; then it is ended, and what it has is scored. Default: 3600.
     #[serde(default = "int::<3600>")]
     #[schemars(range(min = 1, max = 2_592_000))]
     pub session_deadline_seconds: i32,
-    /// Sessions that a Pod runs before it is replaced; 0: no limit.
+    /// Sessions that a Pod runs before it is replaced; 0: no limit. Default: 1.
     #[serde(default = "int::<1>")]
     #[schemars(range(min = 0, max = 1_000_000))]
     pub sessions_per_pod: i32,
-    /// Sessions that run in a Pod at once.
+    /// Sessions that run in a Pod at once, in one process. Default: 1.
     #[serde(default = "int::<1>")]
     #[schemars(range(min = 1, max = 10_000))]
     pub concurrent_sessions_per_pod: i32,
-    /// The agent can go on with a half-done session.
+    /// The agent can go on with a half-done session: with rollout.partial it gets one again, with resume set.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub resumable: bool,
-    /// Hands the label to the agent, in its metadata.
+    /// Hands the label to the agent, as metadata['label']; else an agent cannot see it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub expose_label: bool,
-    /// Refuses turns without the session's own token.
+    /// Refuses turns without the session's own token as bearer; else the session id in the URL is enough.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub require_session_token: bool,
-    /// Pods that are kept ready between sessions.
+    /// Pods that are kept ready between sessions. Default: 0.
     #[serde(default)]
     #[schemars(range(min = 0, max = 100_000))]
     pub warm_pods: i32,
-    /// What agent Pods may reach, beyond the router and DNS.
+    /// What agent Pods may reach, and who may reach them; none: the router and DNS, and nobody.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_policy: Option<AgentNetworkPolicy>,
 }

@@ -12,66 +12,68 @@ use crate::api::values::{ClaimPath, ConfigMapKeyRef, Parameters, SecretRef};
 #[serde(rename_all = "camelCase", default)]
 #[schemars(transform = rules)]
 pub struct Dataset {
-    /// One key of a `ConfigMap`.
+    /// JSONL rows: one key of a `ConfigMap`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_map: Option<ConfigMapKeyRef>,
     /// A file on a volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistent_volume_claim: Option<ClaimPath>,
-    /// s3://, gs://, az://, https:// or file://.
+    /// A file: s3://bucket/key, gs://bucket/key, az://container/key, https://host/path or file:///path.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 2048))]
     pub url: Option<String>,
-    /// The rows themselves.
+    /// The rows themselves, each an object, as in {prompt: ..., label: ...}.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1000))]
     pub inline: Option<Vec<Parameters>>,
-    /// A Python data source.
+    /// A Python data source, in the plug-in host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plugin: Option<DatasetPlugin>,
-    /// Credentials for url, as environment variables.
+    /// Credentials for url: every key of the Secret is an environment variable (AWS_ACCESS_KEY_ID, ...).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
-    /// Format of the file; .gz and .zst are unpacked. Default: Auto.
+    /// Format of the file. Default: Auto, which goes by the extension and takes what it does not know for Jsonl.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<DatasetFormat>,
     /// Key of the prompt in a row: a text, or a list of messages. Default: prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub prompt_key: Option<String>,
-    /// Key of the label in a row; none: rows have no label.
+    /// Key of the label in a row: what a reward compares the answer with. When it is set, every row must have it; none: the label is taken from
+    /// the key label of the rows that have one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub label_key: Option<String>,
-    /// Key of an object that travels with the sample. Default: metadata.
+    /// Key of an object in a row that agents, rewards and the output get with the sample. Default: metadata.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub metadata_key: Option<String>,
-    /// Key of the tool definitions in a row. Default: tools.
+    /// Key of the tool definitions in a row: a list in OpenAI's form, or its JSON text. Default: tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub tools_key: Option<String>,
-    /// Keys of images, videos and sounds in a row.
+    /// Keys of images, videos and sounds in a row; none: prompts are texts only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multimodal_keys: Option<MultimodalKeys>,
-    /// Rows that are used, as in `[0:1000]`; either side may be empty.
+    /// Rows that are used, as in "[0:1000]", in quotes: from row 0 up to 1000, that one not included; either side may be empty. None: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub slice: Option<String>,
-    /// Renders messages to a text with the model's chat template when rows are read. Never with an agent.
+    /// Renders messages to a text with the model's chat template when rows are read. Refused with an agent, which needs the messages.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub apply_chat_template: bool,
-    /// Further variables of the chat template.
+    /// Further variables of the chat template, as in {enable_thinking: false}.
     #[serde(skip_serializing_if = "Parameters::is_empty")]
     pub chat_template_kwargs: Parameters,
-    /// Another order in every epoch.
+    /// Takes the rows in another order in every epoch, drawn from seed; else in the order of the file.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub shuffle: bool,
-    /// Seed of the order. Default: 42.
+    /// Seed of the order that shuffle draws. Default: 42.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub seed: Option<i64>,
-    /// Longer prompts are left out.
+    /// Rows with longer prompts are left out, in tokens. Counted where the driver has the tokenizer; prompts of agents, which SGLang tokenizes, are
+    /// not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 16_777_216))]
     pub max_prompt_tokens: Option<i32>,
@@ -167,9 +169,9 @@ pub struct MultimodalKeys {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DatasetPlugin {
-    /// The class, as module.name.
+    /// The class, as module.Name.
     pub path: PluginRef,
-    /// Its arguments.
+    /// Its arguments, handed over as args.
     #[serde(default, skip_serializing_if = "Parameters::is_empty")]
     pub parameters: Parameters,
 }

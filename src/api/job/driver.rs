@@ -12,10 +12,10 @@ pub struct Driver {
     /// Requests and limits of the driver's container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
-    /// Pod template that is merged over ours, containers by name.
+    /// Pod template that is merged over the operator's, containers by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template: Option<Template>,
-    /// Where the ledger is kept.
+    /// Where the ledger is kept; none: on the node, where it outlives crashes of the process but not the Pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger: Option<Ledger>,
 }

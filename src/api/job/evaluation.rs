@@ -12,14 +12,14 @@ use crate::api::values::{Parameters, int};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Evaluation {
-    /// Steps from one evaluation to the next.
+    /// Steps from one evaluation to the next. Default: 1.
     #[serde(default = "int::<1>")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub every_steps: i32,
     /// Leaves out the evaluation before the first step.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skip_first: bool,
-    /// What is evaluated.
+    /// The sets that are evaluated, each under a name of its own.
     #[schemars(
         length(min = 1, max = 16),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
@@ -39,7 +39,7 @@ pub struct EvaluationDataset {
     pub name: String,
     /// Where its prompts come from.
     pub dataset: Dataset,
-    /// Samples of each prompt.
+    /// Samples of each prompt. Default: 1.
     #[serde(default = "int::<1>")]
     #[schemars(range(min = 1, max = 10_000))]
     pub samples_per_prompt: i32,

@@ -13,10 +13,10 @@ use crate::api::values::{ConfigMapKeyRef, Parameters, int};
 #[serde(rename_all = "camelCase", default)]
 #[schemars(transform = rules)]
 pub struct Generate {
-    /// One request to /generate.
+    /// One request to /generate. Nothing can be set: write singleTurn: {}.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub single_turn: Option<SingleTurn>,
-    /// A tool loop over /generate.
+    /// A loop of requests to /generate and tool calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multi_turn: Option<MultiTurn>,
     /// Answers of forced random lengths, to measure engines.
@@ -25,7 +25,7 @@ pub struct Generate {
     /// An agent that speaks OpenAI's chat protocol to a session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agentic: Option<Agentic>,
-    /// The user's own generate function.
+    /// The user's own generate function, in the plug-in host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub custom: Option<CustomGenerate>,
 }
@@ -45,14 +45,14 @@ pub struct SingleTurn {}
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MultiTurn {
-    /// Most requests of one sample.
+    /// Most requests of one sample. Default: 16.
     #[serde(default = "int::<16>")]
     #[schemars(range(min = 1, max = 10_000))]
     pub max_turns: i32,
     /// Definitions of the tools; none: those of each row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_specs: Option<ToolSpecs>,
-    /// SGLang's parser for tool calls.
+    /// SGLang's parser for tool calls, as in qwen25.
     #[schemars(length(min = 1, max = 64))]
     pub tool_call_parser: String,
     /// What executes the calls.
@@ -83,7 +83,7 @@ fn tool_specs_rules(schema: &mut schemars::Schema) {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolExecutor {
-    /// A Python function.
+    /// A Python function, as module.function: takes (name, params) and returns a text.
     pub plugin: PluginRef,
 }
 
@@ -93,7 +93,7 @@ pub struct ToolExecutor {
 pub struct Benchmark {
     /// Bounds of the lengths.
     pub output_tokens: TokenRange,
-    /// Seed of the lengths.
+    /// Seed of the lengths. Default: 0.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub seed: i64,
@@ -122,7 +122,7 @@ fn token_range_rules(schema: &mut schemars::Schema) {
 pub struct CustomGenerate {
     /// The function: `async def generate(input) -> GenerateFnOutput`.
     pub plugin: PluginRef,
-    /// Its own flags.
+    /// Its own flags, handed over as args.
     #[serde(default, skip_serializing_if = "Parameters::is_empty")]
     pub parameters: Parameters,
 }

@@ -83,10 +83,10 @@ pub struct RolloutJobSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub managed_by: Option<String>,
-    /// The pool that generates.
+    /// The SGLangPool that generates, by name; or write pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool_ref: Option<PoolRef>,
-    /// A pool of the job's own, in place of poolRef: it comes and goes with the job.
+    /// A pool of the job's own, in place of poolRef: its fields are those of SGLangPool's spec (kubectl explain sglangpool.spec). It comes and goes with the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<SGLangPoolSpec>,
     /// Where prompts come from.
@@ -96,28 +96,28 @@ pub struct RolloutJobSpec {
     /// Sampling parameters of every request.
     #[serde(default)]
     pub sampling: Sampling,
-    /// Longest prompt and answer together, in tokens; clamps the answer's budget.
+    /// Longest prompt and answer together, in tokens: an answer gets at most what the prompt leaves, and sampling.maxNewTokens. For agents, the default of maxSequenceTokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 16_777_216))]
     pub max_context_tokens: Option<i32>,
     /// Payloads that are recorded for the trainer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay: Option<Replay>,
-    /// Evaluation between steps.
+    /// Evaluation between steps; none: no evaluation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evaluation: Option<Evaluation>,
-    /// How weights come in between steps.
+    /// How new weights come in between steps; none: they stay as they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trainer: Option<Trainer>,
     /// How one sample is generated.
     pub generate: Generate,
-    /// The Python plug-in host beside the driver.
+    /// The Python plug-in host beside the driver: rewards and filters of type Plugin run in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plugins: Option<Plugins>,
     /// How a sample is scored.
     #[serde(default)]
     pub reward: Reward,
-    /// Where samples are written.
+    /// Where samples are written. rollout-operator local writes to its own --output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Output>,
     /// Deadlines of the teardown ladder.
@@ -126,19 +126,19 @@ pub struct RolloutJobSpec {
     /// The driver's Pod.
     #[serde(default)]
     pub driver: Driver,
-    /// Failed attempts before the job fails.
+    /// Attempts of the driver that may crash before the job fails with BackoffLimitExceeded. Default: 3.
     #[serde(default = "int::<3>")]
     #[schemars(range(min = 0, max = 1000))]
     pub backoff_limit: i32,
-    /// Longest time from start to end.
+    /// Longest time from start to end, in seconds; then the job fails with DeadlineExceeded, and what is kept is written. None: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 31_536_000))]
     pub active_deadline_seconds: Option<i32>,
-    /// Longest time until the first sample is generated: ends a job whose pods cannot start.
+    /// Longest time until the first sample is generated, in seconds: ends a job whose pods cannot start. None: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 31_536_000))]
     pub pre_running_deadline_seconds: Option<i32>,
-    /// Time after the end when cleanup happens; none: never.
+    /// Time after the end when cleanup happens, in seconds; none: never.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 31_536_000))]
     pub ttl_seconds_after_finished: Option<i32>,
@@ -204,6 +204,12 @@ fn rules(schema: &mut schemars::Schema) {
             "reward.type",
             "!(has(self.reward) && has(self.reward.type) && self.reward.type in ['Agent', 'Verifier']) || has(self.generate.agentic)",
             "reward.type Agent and Verifier score what an agent left: set generate.agentic, or another type",
+        )
+        .field(
+            "dataset.labelKey",
+            "has(self.dataset.labelKey) || has(self.dataset.plugin) || \
+             !(has(self.reward) && has(self.reward.type) && self.reward.type in ['Math', 'DeepScaler', 'GemmaMath', 'Dapo', 'F1', 'Gpqa'])",
+            "this reward.type compares answers with labels: set dataset.labelKey to the key of the label in a row, as in labelKey: label",
         )
         .field(
             "plugins",

@@ -11,13 +11,13 @@ use crate::api::values::{CodeSource, EnvVar, Resources, Template};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Plugins {
-    /// Image with python3 and what the plug-ins import.
+    /// Image with python3 (3.9 or later) and what the plug-ins import.
     #[schemars(length(min = 1, max = 1024))]
     pub image: String,
     /// Code that is put on the import path; none: the image has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<CodeSource>,
-    /// Environment of the host.
+    /// Environment variables of the plug-ins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 128),
@@ -27,7 +27,7 @@ pub struct Plugins {
     /// Requests and limits of the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
-    /// Container fields that are merged over ours.
+    /// Fields of the host's container that are merged over the operator's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container: Option<Template>,
 }

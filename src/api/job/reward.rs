@@ -12,17 +12,17 @@ use crate::api::values::Template;
 #[serde(rename_all = "camelCase", default)]
 #[schemars(transform = rules)]
 pub struct Reward {
-    /// Who scores. Default: None.
+    /// Who scores. Default: None, no reward.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub type_: Option<RewardType>,
-    /// Which entry of a reward that is an object.
+    /// Which entry of a reward that is an object counts; none: rewards are numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub key: Option<String>,
-    /// Scores whole groups, not samples one by one.
+    /// Scores all samples of a group in one call, not one by one.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub group: bool,
-    /// Scores the last boxed part of the answer only.
+    /// Scores only what is in the last \boxed{} of the answer.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub boxed: bool,
     /// The service of type Remote.
@@ -104,10 +104,10 @@ pub enum RewardType {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RemoteReward {
-    /// Where samples are posted.
+    /// URL that samples are posted to.
     #[schemars(length(max = 2048), regex(pattern = "^https?://"))]
     pub url: String,
-    /// Longest time of one call. Default: 60.
+    /// Longest time of one call, in seconds. Default: 60.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400))]
     pub timeout_seconds: Option<i32>,
@@ -121,9 +121,9 @@ pub struct RemoteReward {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RewardPlugin {
-    /// The function: (args, sample), or (args, samples) for whole groups.
+    /// The function, as module.function: takes (args, sample) and returns a number or an object; with group, (args, samples) and a list.
     pub path: PluginRef,
-    /// Longest time of one call. Default: 60.
+    /// Longest time of one call, in seconds. Default: 120.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400))]
     pub timeout_seconds: Option<i32>,
@@ -135,7 +135,7 @@ pub struct RewardPlugin {
 pub struct Verifier {
     /// Pod template with a container called verifier.
     pub template: Template,
-    /// Longest time. Default: 600.
+    /// Longest time of one verification, in seconds. Default: 600.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400))]
     pub timeout_seconds: Option<i32>,

@@ -12,27 +12,28 @@ use crate::api::values::int;
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = rules)]
 pub struct Rollout {
-    /// Rollouts in this job; each yields batchSize groups.
+    /// Steps of the job; each keeps batchSize groups and writes an output of its own. Default: 1.
     #[serde(default = "int::<1>")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub steps: i32,
-    /// Generation runs on across steps; none: each step waits for its groups.
+    /// Generation runs on across steps; none: each step waits for its groups, and what is unfinished is ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asynchronous: Option<Asynchronous>,
-    /// Groups that a step keeps.
+    /// Groups that a step keeps; a group is the samples of one prompt.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub batch_size: i32,
-    /// Samples of each prompt: the size of a group.
+    /// Samples of each prompt: the size of a group. Default: 1.
     #[serde(default = "int::<1>")]
     #[schemars(range(min = 1, max = 10_000))]
     pub samples_per_prompt: i32,
-    /// Starts more groups than a step keeps; the surplus is aborted.
+    /// Takes more groups than a step keeps, so that the slowest and the filtered ones do not hold it up; when enough are kept, the surplus is
+    /// aborted. None: groups are taken one by one, as many as are still needed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over_sampling: Option<OverSampling>,
-    /// Which groups are kept.
+    /// Which finished groups are kept; none: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<Filter>,
-    /// What becomes of groups that were not finished.
+    /// What becomes of groups that were not finished when the step had enough; none: their prompts are taken again from the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partial: Option<Partial>,
     /// How much runs at once.
@@ -40,14 +41,14 @@ pub struct Rollout {
     pub concurrency: Concurrency,
     /// Longest time of one /generate request of the job, in seconds, waiting in the engine's queue included; a request that takes longer is
     /// aborted, and its sample is run again as after any failure of an engine. Requests of an agent have sessionDeadlineSeconds instead. May be
-    /// changed while the job runs.
+    /// changed while the job runs. Default: 3600.
     #[serde(default = "int::<3600>")]
     #[schemars(range(min = 1, max = 86_400))]
     pub request_timeout_seconds: i32,
-    /// How much may fail.
+    /// How much may fail before the job fails with ErrorBudgetExceeded.
     #[serde(default)]
     pub error_budget: ErrorBudget,
-    /// Python functions at fixed places of the loop.
+    /// Python functions at fixed places of the loop, with Miles's signatures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hooks: Option<Hooks>,
 }
@@ -70,7 +71,7 @@ fn rules(schema: &mut schemars::Schema) {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Asynchronous {
-    /// Weight versions that a group may be behind when a step takes it; none: no bound.
+    /// Weight versions that a group may be behind when a step takes it; none: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1_000_000))]
     pub max_staleness_versions: Option<i32>,
@@ -98,7 +99,7 @@ pub enum StaleGroups {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OverSampling {
-    /// Groups that are taken at a time.
+    /// Groups that are taken at a time, at least rollout.batchSize.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub batch_size: i32,
     /// What is counted when more work is started. Default: Group.
@@ -122,7 +123,7 @@ pub enum Granularity {
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = filter_rules)]
 pub struct Filter {
-    /// The test.
+    /// The test that a group must pass.
     #[serde(rename = "type")]
     pub type_: FilterType,
     /// The function of type Plugin: (args, group) to {keep, reason}.
@@ -157,10 +158,10 @@ pub enum FilterType {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Partial {
-    /// Keeps what was generated, and goes on with it in the next step.
+    /// Keeps what was generated, and goes on with it in the next step. Of agents only those that are resumable go on.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub enabled: bool,
-    /// Does not train on tokens of an older policy.
+    /// Gives tokens of an older policy loss mask 0.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub mask_off_policy: bool,
 }
@@ -169,11 +170,11 @@ pub struct Partial {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Concurrency {
-    /// Agent sessions at once; none: what over-sampling starts.
+    /// Agent sessions at once. Default: 256.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub sessions: Option<i32>,
-    /// Requests at one engine at once. Default: 512.
+    /// Requests of a job without agents at one engine at once; times the number of engines, they bound what is in flight. Default: 512.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub requests_per_engine: Option<i32>,
@@ -183,19 +184,22 @@ pub struct Concurrency {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ErrorBudget {
-    /// Samples lost to the infrastructure, over the whole job.
+    /// Infrastructure incidents over the whole job: engine failures, lost sessions, samples that could not be started again. All samples that
+    /// fail of one cause and were in flight when it first showed are one incident, however many; a refill that fails again is the next one. One
+    /// more than this ends the job. Default: 100.
     #[schemars(range(min = 0, max = 10_000_000))]
     pub infra_failures: i32,
-    /// Groups that fail one after the other.
+    /// Groups that may fail one after the other, with none finished in between; the same number of samples in a row that cannot be started (an
+    /// agent that cannot be imported) ends the job too. Default: 16.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub consecutive_group_failures: i32,
-    /// Rows of the data set that cannot be used.
+    /// Rows of the data set that may be unusable (no JSON, no prompt, no label); they are left out. One more ends the job. Default: 0.
     #[schemars(range(min = 0, max = 10_000_000))]
     pub bad_rows: i32,
-    /// Times that the prompts of a failed group are taken again.
+    /// Times that the prompt of a failed group is taken again before the group counts as failed. Default: 1.
     #[schemars(range(min = 0, max = 1000))]
     pub retries_per_group: i32,
-    /// Times that one sample is run again after an infrastructure failure.
+    /// Times that one sample is run again after an infrastructure failure; then its group has failed. Default: 3.
     #[schemars(range(min = 0, max = 1000))]
     pub retries_per_sample: i32,
 }
@@ -216,19 +220,19 @@ impl Default for ErrorBudget {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Hooks {
-    /// Which recycled groups are taken first.
+    /// Chooses which recycled groups are taken first (--buffer-filter-path).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer_filter: Option<PluginRef>,
-    /// Sees the kept groups of a step.
+    /// Sees the kept groups of a step (--rollout-sample-filter-path).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sample_filter: Option<PluginRef>,
-    /// Sees every group of a step, dropped ones included.
+    /// Sees every group of a step, dropped ones included (--rollout-all-samples-process-path).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all_samples_process: Option<PluginRef>,
-    /// Logs a step.
+    /// Logs a step (--custom-rollout-log-function-path).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<PluginRef>,
-    /// Logs an evaluation.
+    /// Logs an evaluation (--custom-eval-rollout-log-function-path).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evaluation_log: Option<PluginRef>,
 }

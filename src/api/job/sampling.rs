@@ -10,39 +10,39 @@ use crate::api::rules::Rules;
 #[serde(rename_all = "camelCase", default)]
 #[schemars(transform = rules)]
 pub struct Sampling {
-    /// 0 is greedy.
+    /// Temperature; 0 is greedy. Default: 1.
     #[schemars(range(min = 0.0, max = 100.0))]
     pub temperature: f64,
-    /// Probability mass that is sampled from.
+    /// Probability mass that is sampled from, most likely tokens first; 1: all. Default: 1.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub top_p: f64,
-    /// Tokens that are sampled from; -1: all.
+    /// Most likely tokens that are sampled from; -1: all. Default: -1.
     #[schemars(range(min = -1, max = 10_000_000))]
     pub top_k: i32,
-    /// Least probability, relative to the best token.
+    /// Least probability, relative to the most likely token, of a token that is sampled; none: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_p: Option<f64>,
-    /// Longest answer, in tokens.
+    /// Longest answer, in tokens. Without it and without maxContextTokens, SGLang stops after 128; an agent may set its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 16_777_216))]
     pub max_new_tokens: Option<i32>,
-    /// Shortest answer, in tokens.
+    /// Shortest answer, in tokens: it cannot end before. None: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 16_777_216))]
     pub min_new_tokens: Option<i32>,
-    /// Texts that end an answer.
+    /// Texts that end an answer; they stay in it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 1024)))]
     pub stop: Vec<String>,
-    /// Tokens that end an answer.
+    /// Ids of tokens that end an answer, besides those of the model.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), inner(range(min = 0)))]
     pub stop_token_ids: Vec<i32>,
-    /// Leaves special tokens out of the text.
+    /// Leaves special tokens out of the text of answers; token ids stay as they are.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub skip_special_tokens: bool,
-    /// Seed of the engine's sampling; sample i of a group gets this plus i.
+    /// Seed of the engine's sampling; sample i of a group gets this plus i, from i = 0. None: the engine draws.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub sampling_seed: Option<i64>,

@@ -117,13 +117,13 @@ pub struct Progress {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GroupCounts {
-    /// Wanted.
+    /// Groups that the step wants: rollout.batchSize.
     pub target: i64,
-    /// Kept.
+    /// Groups that passed the filter and are in the output.
     pub kept: i64,
     /// Dropped by the filter.
     pub filtered: i64,
-    /// Unfinished.
+    /// Groups that are being generated or scored.
     pub in_flight: i64,
     /// Put back, to be taken again.
     pub recycled: i64,
@@ -137,7 +137,7 @@ pub struct GroupCounts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SessionCounts {
-    /// Running.
+    /// Sessions that wait for an agent or have one.
     pub active: i64,
     /// Ended by themselves.
     pub completed: i64,
@@ -155,9 +155,9 @@ pub struct SessionCounts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TokenCounts {
-    /// Generated.
+    /// Tokens that engines generated.
     pub generated: i64,
-    /// Generated and not kept.
+    /// Tokens that were generated and are not in the output.
     pub discarded: i64,
     /// Prompt tokens that came from the prefix cache.
     pub cached: i64,
@@ -200,12 +200,12 @@ pub enum HookResult {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenOutput {
-    /// Where.
+    /// Where the files are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Samples.
+    /// Samples in all files.
     pub samples: i64,
-    /// Files.
+    /// Files, manifest.json not counted.
     pub files: i64,
 }
 
@@ -218,7 +218,7 @@ pub struct Failure {
     /// What a person needs to know, without names of Pods.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// How often.
+    /// How often it happened.
     pub count: i64,
 }
 

@@ -30,10 +30,10 @@ fn rules(schema: &mut schemars::Schema) {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Replay {
-    /// Experts that each token was routed to.
+    /// Records the experts that each token was routed to.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub routed_experts: bool,
-    /// Tokens that sparse attention chose.
+    /// Records the tokens that sparse attention chose.
     #[serde(rename = "indexerTopK", skip_serializing_if = "std::ops::Not::not")]
     pub indexer_top_k: bool,
 }
@@ -42,10 +42,10 @@ pub struct Replay {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Teardown {
-    /// Time in which aborted work may still finish and is collected.
+    /// Time in which work that is no longer needed may still finish by itself and is collected, in seconds. Default: 60.
     #[schemars(range(min = 0, max = 86_400))]
     pub drain_seconds: i32,
-    /// Longest time of the agent's abort hook.
+    /// Longest time of the agent's abort hook, in seconds. Default: 30.
     #[schemars(range(min = 1, max = 86_400))]
     pub abort_hook_seconds: i32,
 }

@@ -7,10 +7,13 @@ use serde_json::Value;
 use super::document::Document;
 use super::finding::{Finding, Severity};
 use super::read::Sources;
-use crate::api::references::{self, Reference, Target};
+use crate::api::references::{self, Need, Reference, Target};
 use crate::api::support::{self, Context};
-use crate::api::validate::{self, Violation};
+use crate::api::validate::{self, Examined};
 use crate::api::{job::RolloutJobSpec, meta, pool::SGLangPoolSpec};
+
+/// Namespace of an object that names none, as with kubectl.
+const DEFAULT_NAMESPACE: &str = "default";
 
 /// What the documents are checked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,13 +24,20 @@ pub struct Purpose {
     pub complete: bool,
 }
 
-/// Everything that is wrong with what was read, sorted by file and document.
+/// Everything that is wrong with what was read, in the order of the files, documents and lines.
 pub fn examine(sources: &Sources, purpose: Purpose) -> Vec<Finding> {
     let mut findings = sources.findings.clone();
     findings.extend(check(&sources.documents, purpose));
-    // What belongs to the same document keeps its order.
-    findings.sort_by(|a, b| (&a.file, a.document).cmp(&(&b.file, b.document)));
+    in_order(&mut findings);
     findings
+}
+
+/// Sorts findings by file, document and line. What is about the same line keeps its order.
+pub fn in_order(findings: &mut [Finding]) {
+    findings.sort_by(|a, b| {
+        let place = |finding: &Finding| (finding.document, finding.line.unwrap_or(0));
+        a.file.cmp(&b.file).then_with(|| place(a).cmp(&place(b)))
+    });
 }
 
 /// What is wrong in the documents, in their order.
@@ -36,23 +46,27 @@ fn check(documents: &[Document], purpose: Purpose) -> Vec<Finding> {
     let mut seen = Seen::new();
     for document in documents {
         found.extend(duplicate(document, &mut seen));
-        let violations = validate::validate(&document.value);
-        let sound = !violations.iter().any(Violation::is_error);
+        let examined = validate::examine(&document.value);
+        let beyond = beyond(document, &examined, documents, purpose);
         found.extend(
-            violations
+            examined
+                .violations
                 .into_iter()
                 .map(|violation| Finding::violation(document, violation)),
         );
-        if sound {
-            found.extend(beyond(document, documents, purpose));
-        }
+        found.extend(beyond);
     }
     found
 }
 
-/// What is not built yet, and what is not there.
-fn beyond(document: &Document, documents: &[Document], purpose: Purpose) -> Vec<Finding> {
-    let spec = &document.value["spec"];
+/// What is not built yet, and what is not there. A field is only said to be unsupported once there is nothing else wrong with it.
+fn beyond(
+    document: &Document,
+    examined: &Examined,
+    documents: &[Document],
+    purpose: Purpose,
+) -> Vec<Finding> {
+    let spec = &examined.spec;
     let (unsupported, references) = match (document.api_version(), document.kind()) {
         (Some(meta::API_VERSION), Some(meta::POOL_KIND)) => {
             let Ok(spec) = serde_json::from_value::<SGLangPoolSpec>(spec.clone()) else {
@@ -73,9 +87,13 @@ fn beyond(document: &Document, documents: &[Document], purpose: Purpose) -> Vec<
     };
     let mut found: Vec<_> = unsupported
         .into_iter()
+        .filter(|violation| !examined.has_error_within(&violation.path))
         .map(|violation| Finding::violation(document, violation))
         .collect();
     for reference in references {
+        if examined.is_spoiled(&reference.path) {
+            continue;
+        }
         if let Some((severity, message)) = unresolved(document, &reference, documents, purpose) {
             found.push(Finding::about(document, severity, &reference.path, message));
         }
@@ -92,34 +110,65 @@ fn unresolved(
 ) -> Option<(Severity, String)> {
     let kind = reference.target.kind();
     let namespace = reference.namespace.as_deref().or(document.namespace());
-    let named = documents.iter().find(|other| {
-        other.kind() == Some(kind)
-            && other.name() == Some(reference.name.as_str())
-            && other.namespace().unwrap_or("default") == namespace.unwrap_or("default")
+    let namespace = namespace.unwrap_or(DEFAULT_NAMESPACE);
+    let same_kind = || documents.iter().filter(|other| other.kind() == Some(kind));
+    let named = same_kind().find(|other| {
+        other.name() == Some(reference.name.as_str())
+            && other.namespace().unwrap_or(DEFAULT_NAMESPACE) == namespace
     });
     let Some(named) = named else {
-        let here = reference.namespace.is_none();
-        let expected = purpose.complete && here && reference.target.is_manifest();
-        return expected.then(|| {
-            let message = format!("{kind}/{} is not in these files", reference.name);
-            (Severity::Warning, message)
-        });
+        let severity = absent(reference, purpose)?;
+        let hint =
+            elsewhere(same_kind(), &reference.name, namespace).unwrap_or_else(|| match severity {
+                Severity::Note => "the cluster must have it".to_owned(),
+                Severity::Error | Severity::Warning => "add the file that has it".to_owned(),
+            });
+        let message = format!("{kind}/{} is not in these files: {hint}", reference.name);
+        return Some((severity, message));
     };
     let key = reference.key.as_deref()?;
     let keys = keys(&named.value, reference.target);
     if keys.contains(&key) {
         return None;
     }
-    let there = if keys.is_empty() {
-        "none".to_owned()
-    } else {
-        keys.join(", ")
+    let there = match keys.as_slice() {
+        [] => "it has none".to_owned(),
+        keys => match validate::closest(key, keys.iter().copied()) {
+            Some(meant) => format!("did you mean {meant}? It has: {}", keys.join(", ")),
+            None => format!("it has: {}", keys.join(", ")),
+        },
     };
-    let message = format!(
-        "{kind}/{} has no key {key}; it has: {there}",
-        reference.name
-    );
+    let message = format!("{kind}/{} has no key {key}; {there}", reference.name);
     Some((Severity::Error, message))
+}
+
+/// What it means that an object is not in the files. `local` has nothing else; a cluster may have it.
+fn absent(reference: &Reference, purpose: Purpose) -> Option<Severity> {
+    match (purpose.context, reference.need) {
+        _ if !purpose.complete => None,
+        (Context::Local, Need::Always) => Some(Severity::Error),
+        (Context::Local, Need::Cluster) => None,
+        (Context::Cluster, _) => reference.target.is_listed().then_some(Severity::Note),
+    }
+}
+
+/// An object of these files that was meant: the same name in another namespace, or a name that is close.
+fn elsewhere<'a>(
+    candidates: impl Iterator<Item = &'a Document> + Clone,
+    name: &str,
+    namespace: &str,
+) -> Option<String> {
+    let mut namesakes = candidates
+        .clone()
+        .filter(|other| other.name() == Some(name));
+    if let Some(namesake) = namesakes.next() {
+        let there = namesake.namespace().unwrap_or(DEFAULT_NAMESPACE);
+        return Some(format!(
+            "it is in namespace {there}, and is looked for in {namespace}"
+        ));
+    }
+    let meant = validate::closest(name, candidates.filter_map(Document::name))?;
+    Some(format!("did you mean {meant}?"))
 }
 
 fn keys(object: &Value, target: Target) -> Vec<&str> {
@@ -143,7 +192,7 @@ fn duplicate<'a>(document: &'a Document, seen: &mut Seen<'a>) -> Option<Finding>
     let (version, kind) = (document.api_version()?, document.kind()?);
     let name = document.value["metadata"]["name"].as_str()?;
     let group = version.rsplit_once('/').map_or("", |(group, _)| group);
-    let namespace = document.namespace().unwrap_or("default");
+    let namespace = document.namespace().unwrap_or(DEFAULT_NAMESPACE);
     let first = seen.insert((group, kind, namespace, name), document)?;
     let message = format!(
         "{kind}/{name} is in {}:{} already and would replace it: remove one",

@@ -16,6 +16,8 @@ pub enum Severity {
     Error,
     /// The object is taken, and the author should look.
     Warning,
+    /// Nothing is wrong in these files; it depends on what is not in them.
+    Note,
 }
 
 /// Something that is wrong in a file. Displayed as `FILE:DOC kind/name: path: message`.
@@ -102,8 +104,10 @@ impl fmt::Display for Finding {
             write!(f, " {kind}/{name}")?;
         }
         f.write_str(": ")?;
-        if self.severity == Severity::Warning {
-            f.write_str("warning: ")?;
+        match self.severity {
+            Severity::Error => {}
+            Severity::Warning => f.write_str("warning: ")?,
+            Severity::Note => f.write_str("note: ")?,
         }
         if !self.path.is_empty() {
             write!(f, "{}: ", self.path)?;

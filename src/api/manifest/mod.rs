@@ -13,7 +13,7 @@ mod scalar;
 mod set;
 mod yaml;
 
-pub use check::{Purpose, examine};
+pub use check::{Purpose, examine, in_order};
 pub use document::{Document, Identity};
 pub use finding::{Finding, Severity};
 pub use lines::Lines;

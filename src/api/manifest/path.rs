@@ -29,3 +29,21 @@ pub(crate) fn parent(path: &str) -> Option<&str> {
         None => Some(""),
     }
 }
+
+/// Whether a path is another, or below it.
+pub(crate) fn is_within(path: &str, above: &str) -> bool {
+    above.is_empty()
+        || path
+            .strip_prefix(above)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// The member of an object that a path below it goes through.
+pub(crate) fn first_below<'a>(above: &str, path: &'a str) -> Option<&'a str> {
+    if !is_within(path, above) {
+        return None;
+    }
+    let rest = path[above.len()..].trim_start_matches('.');
+    let end = rest.find(['.', '[']).unwrap_or(rest.len());
+    Some(&rest[..end]).filter(|member| !member.is_empty())
+}

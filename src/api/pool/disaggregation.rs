@@ -22,25 +22,25 @@ pub struct Disaggregation {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(transform = rules)]
 pub struct DisaggregationSide {
-    /// Engines of this side in each replica of the pool.
+    /// Engines of this side in each replica of the pool. Default: 1.
     #[schemars(range(min = 1, max = 1000))]
     pub replicas: i32,
-    /// Split over GPUs.
+    /// How the model is split over GPUs; none: the engine's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallelism: Option<Parallelism>,
-    /// Nodes that one engine spans.
+    /// Nodes that one engine of this side spans; none: the engine's.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 128))]
     pub nodes: Option<i32>,
-    /// GPUs on each node.
+    /// GPUs on each node; none: the engine's.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub gpus_per_node: Option<i32>,
-    /// Further flags, after the engine's.
+    /// Further flags of SGLang, after the engine's extraArgs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128), inner(length(max = 4096)))]
     pub extra_args: Vec<String>,
-    /// Further environment.
+    /// Further environment variables, after the engine's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 128),

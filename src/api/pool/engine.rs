@@ -15,14 +15,14 @@ use crate::api::values::{
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = rules)]
 pub struct Engine {
-    /// Image with SGLang.
+    /// Image with SGLang, as in lmsysorg/sglang:v0.5.23.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub image: Option<String>,
-    /// How the model is split over GPUs.
+    /// How the model is split over GPUs; none: one GPU, no split.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallelism: Option<Parallelism>,
-    /// Nodes that one engine spans.
+    /// Nodes that one engine spans. Default: 1.
     #[serde(default = "int::<1>")]
     #[schemars(range(min = 1, max = 128))]
     pub nodes: i32,
@@ -38,11 +38,11 @@ pub struct Engine {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 16_777_216))]
     pub context_length: Option<i32>,
-    /// SGLang's parser for tool calls.
+    /// SGLang's parser for tool calls (--tool-call-parser), as in qwen25; without one, tool calls stay in the text.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub tool_call_parser: Option<String>,
-    /// SGLang's parser for reasoning.
+    /// SGLang's parser for reasoning (--reasoning-parser), as in qwen3; without one, reasoning stays in the text.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub reasoning_parser: Option<String>,
@@ -52,35 +52,35 @@ pub struct Engine {
     /// Size of /dev/shm, in memory. Default: half of the memory limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shared_memory: Option<Quantity>,
-    /// Volume that keeps compiled kernels between restarts.
+    /// Volume that keeps compiled kernels (DeepGEMM, Triton, Inductor) between restarts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jit_cache: Option<ClaimRef>,
-    /// Key that the engine asks every client for.
+    /// Key that the engine asks every client for (--api-key).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key_secret_ref: Option<SecretKeyRef>,
-    /// Further flags of SGLang. A flag that a field stands for is refused.
+    /// Further flags of SGLang, one word each, as in --mem-fraction-static=0.85. A flag that a field stands for is refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128), inner(length(max = 4096)))]
     pub extra_args: Vec<String>,
-    /// Environment of the engine.
+    /// Further environment variables of the engine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 128),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
     )]
     pub env: Vec<EnvVar>,
-    /// Longest time from start to ready.
+    /// Longest time from start to ready, in seconds. Default: 3600.
     #[serde(default = "int::<3600>")]
     #[schemars(range(min = 1, max = 86_400))]
     pub startup_timeout_seconds: i32,
-    /// Longest time that a leaving engine gets for its requests.
+    /// Longest time that a leaving engine gets for the requests that it has, in seconds. Default: 120.
     #[serde(default = "int::<120>")]
     #[schemars(range(min = 0, max = 86_400))]
     pub drain_timeout_seconds: i32,
-    /// Pod template that is merged over ours, containers by name.
+    /// Pod template that is merged over the operator's, containers by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template: Option<Template>,
-    /// Simulated engines, without GPUs, instead of an image.
+    /// Simulated engines, without GPUs and without an image. Write simulator: {} for the defaults.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub simulator: Option<Simulator>,
     /// Splits prefill and decode into engines of their own.
@@ -114,19 +114,19 @@ fn rules(schema: &mut schemars::Schema) {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(transform = parallelism_rules)]
 pub struct Parallelism {
-    /// Ranks that share each layer.
+    /// Ranks that share each layer (--tp-size). Default: 1.
     #[schemars(range(min = 1, max = 1024))]
     pub tensor: i32,
-    /// Stages of layers.
+    /// Stages of layers, one after the other (--pp-size). Default: 1.
     #[schemars(range(min = 1, max = 256))]
     pub pipeline: i32,
-    /// Replicas inside one engine, or groups of attention with dataAttention.
+    /// Replicas inside one engine, or groups of attention with dataAttention (--dp-size). Default: 1.
     #[schemars(range(min = 1, max = 1024))]
     pub data: i32,
-    /// Data parallelism of attention only, over the tensor ranks.
+    /// Data parallelism of attention only, over the tensor ranks (--enable-dp-attention).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub data_attention: bool,
-    /// Ranks that share the experts of a layer.
+    /// Ranks that share the experts of a layer (--ep-size). Default: 1.
     #[schemars(range(min = 1, max = 1024))]
     pub expert: i32,
 }

@@ -11,7 +11,7 @@ use crate::api::values::SecretKeyRef;
 #[serde(rename_all = "camelCase", default)]
 #[schemars(transform = rules)]
 pub struct External {
-    /// Base URLs, one per engine.
+    /// Base URLs, one per engine, as in http://sglang-0.sglang:30000.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 64),
@@ -22,7 +22,7 @@ pub struct External {
     /// A headless Service: every address is an engine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<ExternalService>,
-    /// Key that the engines ask for.
+    /// Key that the engines ask every client for (--api-key).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key_secret_ref: Option<SecretKeyRef>,
 }
@@ -45,7 +45,7 @@ pub struct ExternalService {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub namespace: Option<String>,
-    /// Port of the engines.
+    /// Port that every engine listens on.
     #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
 }

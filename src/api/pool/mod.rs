@@ -68,7 +68,7 @@ pub struct SGLangPoolSpec {
     /// What the engines serve. Simulated and external engines may leave it out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<Model>,
-    /// Engines that are wanted; also set through the scale sub-resource.
+    /// Engines that are wanted; also set through the scale sub-resource (kubectl scale). Default: 1.
     #[serde(default = "int::<1>")]
     #[schemars(range(min = 0, max = 1000))]
     pub replicas: i32,
@@ -84,16 +84,16 @@ pub struct SGLangPoolSpec {
     /// The pool's own front door, for trainers and other clients; none: no router.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<Router>,
-    /// How engines are replaced when the spec changes.
+    /// How engines are replaced when the spec changes. Default: one more at a time, none less.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<Update>,
     /// Which weights an engine must have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weights: Option<Weights>,
-    /// When an unused pool scales to zero.
+    /// When an unused pool scales to zero; none: never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle: Option<Idle>,
-    /// Other namespaces whose jobs may use the pool.
+    /// Other namespaces whose jobs may use the pool by poolRef; none: only its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 64),
@@ -101,7 +101,7 @@ pub struct SGLangPoolSpec {
         extend("x-kubernetes-list-type" = "set")
     )]
     pub allowed_namespaces: Vec<String>,
-    /// Who may reach the engines.
+    /// Who may reach the engines, besides the routers and drivers of bound jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_policy: Option<PoolNetworkPolicy>,
 }

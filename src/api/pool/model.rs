@@ -17,7 +17,7 @@ pub struct Model {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub served_name: Option<String>,
-    /// Branch, tag or commit on the hub.
+    /// Branch, tag or commit on the hub; none: the hub's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub revision: Option<String>,
@@ -31,13 +31,13 @@ pub struct Model {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(transform = source_rules)]
 pub struct ModelSource {
-    /// On a volume.
+    /// The files are on a volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistent_volume_claim: Option<ModelClaim>,
-    /// In an OCI image, mounted as a volume.
+    /// The files are in an OCI image, mounted as a volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageSource>,
-    /// On a model hub.
+    /// The files are on a model hub, with a token, another endpoint or a cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hugging_face: Option<HuggingFaceHub>,
 }
@@ -78,7 +78,7 @@ pub struct ImageSource {
     /// Image reference.
     #[schemars(length(min = 1, max = 1024))]
     pub reference: String,
-    /// When the node pulls it.
+    /// When the node pulls it; none: Kubernetes's default (Always for :latest, else IfNotPresent).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull_policy: Option<PullPolicy>,
 }

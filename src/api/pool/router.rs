@@ -10,13 +10,13 @@ use crate::api::values::Template;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Router {
-    /// Router Pods.
+    /// Router Pods. Default: 1.
     #[schemars(range(min = 1, max = 64))]
     pub replicas: i32,
-    /// How a request without a session finds its engine.
+    /// How a request finds its engine. Default: SessionAffinity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<RoutingPolicy>,
-    /// Pod template that is merged over ours, containers by name.
+    /// Pod template that is merged over the operator's, containers by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template: Option<Template>,
 }

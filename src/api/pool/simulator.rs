@@ -19,11 +19,11 @@ pub struct Simulator {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub seed: Option<i64>,
-    /// How many times faster than real time. Default: 1.
+    /// How many times faster than real time the engine runs, its time-outs included; times on the wire are simulated ones. Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub time_scale: Option<i32>,
-    /// Prompt tokens per second. Default: 8000.
+    /// Prompt tokens that prefill computes per second. Default: 8000.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub prefill_tokens_per_second: Option<i32>,
@@ -31,26 +31,27 @@ pub struct Simulator {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub decode_tokens_per_second: Option<i32>,
-    /// Share by which every further running request lengthens each step. Default: 1.
+    /// Percent by which every further running request lengthens each decode step. Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1000))]
     pub decode_slowdown_percent: Option<i32>,
-    /// Requests that run at once. Default: 256.
+    /// Requests that run at once; further ones wait. Default: 256.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_running_requests: Option<i32>,
-    /// Requests that wait; 0: no limit. Default: 0.
+    /// Requests that may wait; one more is answered with 503. 0: no limit. Default: 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1_000_000))]
     pub max_queued_requests: Option<i32>,
-    /// Capacity of the prefix cache. Default: 524288.
+    /// Memory of running requests and of the prefix cache, in tokens; at least contextLength. Default: 524288.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub kv_cache_tokens: Option<i64>,
-    /// What it answers; none: tokens drawn from the seed and the prompt.
+    /// What it answers; none: tokens drawn from the seed and the prompt. With local and nothing set, the oracle with half of the answers right, if
+    /// the data set has a labelKey.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replies: Option<Replies>,
-    /// What goes wrong.
+    /// What goes wrong, and how often. The first one that hits a request is the only one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub faults: Vec<Fault>,
@@ -72,10 +73,10 @@ pub enum Profile {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(transform = replies_rules)]
 pub struct Replies {
-    /// Answers to known prompts, right or wrong in \boxed{}.
+    /// Answers prompts of a data set, right or wrong, in \boxed{} with some words before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oracle: Option<Oracle>,
-    /// Turns by a regular expression on the last message.
+    /// Answers by rules: the first whose regular expression matches the last message. It can drive an agent with tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub script: Option<Script>,
     /// Random tokens with lengths from a heavy-tailed distribution.
@@ -94,14 +95,14 @@ fn replies_rules(schema: &mut schemars::Schema) {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Oracle {
-    /// How often the answer is right. Default: 50.
+    /// Of 100 answers, how many are right. Default: 50.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub correct_percent: Option<i32>,
-    /// Words before the answer.
+    /// Words before the answer. Default: 4 to 40.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub words: Option<WordRange>,
-    /// Prompts and labels; none: the job's own.
+    /// Prompts and labels that it knows; none: the job's own data set, whose labelKey has to be set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dataset: Option<OracleDataset>,
 }
@@ -111,10 +112,10 @@ pub struct Oracle {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(transform = words_rules)]
 pub struct WordRange {
-    /// Fewest words.
+    /// Fewest words. Default: 4.
     #[schemars(range(min = 0, max = 100_000))]
     pub min: i32,
-    /// Most words.
+    /// Most words. Default: 40.
     #[schemars(range(min = 0, max = 100_000))]
     pub max: i32,
 }
@@ -154,10 +155,10 @@ pub struct OracleDataset {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(transform = script_rules)]
 pub struct Script {
-    /// In a `ConfigMap`.
+    /// The rules, as one key of a ConfigMap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_map_key_ref: Option<ConfigMapKeyRef>,
-    /// Right here.
+    /// The rules themselves, as a YAML text (write inline: | and indent them).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 65_536))]
     pub inline: Option<String>,
@@ -174,15 +175,15 @@ fn script_rules(schema: &mut schemars::Schema) {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Lengths {
-    /// Median length. Default: 200.
+    /// Half of the answers are shorter, in tokens. Default: 200.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub median_tokens: Option<i32>,
-    /// Spread of the logarithm, in percent. Default: 100.
+    /// Standard deviation of the logarithm of the length, in percent; 0: all alike. Default: 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1000))]
     pub sigma_percent: Option<i32>,
-    /// How many answers are stragglers. Default: 2.
+    /// Of 100 answers, how many are stragglers. Default: 2.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub tail_percent: Option<i32>,
@@ -196,17 +197,17 @@ pub struct Lengths {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Fault {
-    /// Path of the requests that it hits; none: every path.
+    /// Path of the requests that it hits, as in /generate; none: every path.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256), regex(pattern = "^/"))]
     pub path: Option<String>,
-    /// What happens.
+    /// What happens to a request that is hit.
     pub kind: FaultKind,
-    /// How many of the requests it hits. Default: 100.
+    /// Of 100 requests of the path, how many it hits. Default: 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub percent: Option<i32>,
-    /// Requests that are left alone first. Default: 0.
+    /// Requests of the path that are left alone first. Default: 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub after: Option<i64>,
@@ -214,7 +215,8 @@ pub struct Fault {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub times: Option<i64>,
-    /// How long a stall or a slow first byte takes. Default: 1.
+    /// How long a Stall or a SlowFirstByte holds a request, in simulated seconds (timeScale makes them shorter); none or 0: for ever. Other kinds
+    /// do not use it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86_400))]
     pub seconds: Option<i32>,

@@ -22,7 +22,7 @@ pub struct Tokenizer {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024), regex(pattern = "^https?://"))]
     pub url: Option<String>,
-    /// A model hub.
+    /// The files are on a model hub.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hugging_face: Option<TokenizerHub>,
 }
@@ -42,7 +42,7 @@ pub struct TokenizerHub {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub path: Option<String>,
-    /// Branch, tag or commit.
+    /// Branch, tag or commit on the hub; none: the hub's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub revision: Option<String>,

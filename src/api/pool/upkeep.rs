@@ -11,11 +11,11 @@ use crate::api::values::{NetworkPeer, int, yes};
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = update_rules)]
 pub struct Update {
-    /// Engines above the wanted number while one is replaced.
+    /// Engines above replicas while one is replaced. Default: 1.
     #[serde(default = "int::<1>")]
     #[schemars(range(min = 0, max = 1000))]
     pub max_surge: i32,
-    /// Engines below the wanted number while one is replaced.
+    /// Engines below replicas while one is replaced. Default: 0.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1000))]
     pub max_unavailable: i32,
@@ -71,7 +71,7 @@ pub enum PauseMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Idle {
-    /// Time without a bound job and without a request.
+    /// Time without a bound job and without a request, in seconds; a job that binds wakes the pool.
     #[schemars(range(min = 60, max = 31_536_000))]
     pub after_seconds: i32,
 }
@@ -80,7 +80,7 @@ pub struct Idle {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolNetworkPolicy {
-    /// Whether the operator makes a `NetworkPolicy`.
+    /// Whether the operator makes a `NetworkPolicy`. Default: true.
     #[serde(default = "yes")]
     pub enabled: bool,
     /// Further clients: trainers (ports of weight updates included), Prometheus.

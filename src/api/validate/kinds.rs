@@ -2,12 +2,13 @@
 
 use std::sync::LazyLock;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::rule::CelRules;
-use super::structure::{Structure, Unknown};
-use super::suggest;
+use super::structure::Structure;
+use super::touched::Touched;
 use super::violation::Violation;
+use super::{fit, misplaced, suggest};
 use crate::api::{crd, meta};
 
 /// One of our kinds, with its definition ready for use.
@@ -46,41 +47,84 @@ impl Kind {
         crd::schema(&self.definition)
     }
 
-    pub(super) fn structure(&self, object: &Value) -> Vec<Violation> {
-        let mut structure = Structure::new(Unknown::Refused);
+    /// Structural errors, and the places that rules cannot rely on.
+    pub(super) fn structure(&self, object: &Value) -> (Vec<Violation>, Touched) {
         let schema = self.schema();
+        let mut structure = Structure::of(schema);
         for (name, value) in object.as_object().into_iter().flatten() {
             match name.as_str() {
                 "apiVersion" | "kind" | "metadata" => {}
                 "spec" | "status" => structure.check(&schema["properties"][name], value, name),
                 _ => {
-                    let known = ["apiVersion", "kind", "metadata", "spec", "status"];
-                    let hint = match suggest::closest(name, known.into_iter()) {
-                        Some(meant) => format!("; did you mean {meant}?"),
-                        None if schema["properties"]["spec"]["properties"]
-                            .get(name)
-                            .is_some() =>
-                        {
-                            "; it belongs below spec".to_owned()
-                        }
-                        None => String::new(),
-                    };
+                    let hint = outside_of_spec(schema, name);
                     structure
                         .found
-                        .push(Violation::error(name, format!("unknown field{hint}")));
+                        .push(Violation::error(name, format!("unknown field; {hint}")));
                 }
             }
         }
         if object.get("spec").is_none() {
-            structure
-                .found
-                .push(Violation::error("spec", "is required"));
+            structure.touched.value("spec");
+            let required = texts(&schema["properties"]["spec"]["required"]);
+            let needs = if required.is_empty() {
+                String::new()
+            } else {
+                format!(" with {}", required.join(", "))
+            };
+            structure.found.push(Violation::error(
+                "spec",
+                format!("is required, an object{needs}"),
+            ));
         }
-        structure.found
+        (structure.found, structure.touched)
     }
 
-    pub(super) fn rules(&self, object: &Value, old: Option<&Value>) -> Vec<Violation> {
-        self.rules.broken(object, old)
+    /// The object without what does not fit its schema, and with what it lacks.
+    pub(super) fn fitting(&self, object: &Value) -> Value {
+        let schema = &self.schema()["properties"];
+        let nothing = json!({});
+        let mut fitting = object.clone();
+        for part in ["spec", "status"] {
+            let given = object.get(part).or((part == "spec").then_some(&nothing));
+            let Some(given) = given else { continue };
+            let fits =
+                fit::part(&schema[part], given).or_else(|| fit::part(&schema[part], &nothing));
+            fitting[part] = fits.unwrap_or_default();
+        }
+        fitting
+    }
+
+    /// Rules of the definition that a fitting object breaks, but for those that read what did not fit.
+    pub(super) fn rules(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        touched: &Touched,
+    ) -> Vec<Violation> {
+        self.rules.broken(object, old, touched)
+    }
+}
+
+fn texts(list: &Value) -> Vec<&str> {
+    list.as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
+}
+
+/// What to do with a field that is beside `spec` and not of the object.
+fn outside_of_spec(schema: &Value, name: &str) -> String {
+    let known = ["apiVersion", "kind", "metadata", "spec", "status"];
+    if let Some(meant) = suggest::closest(name, known.into_iter()) {
+        return format!("did you mean {meant}?");
+    }
+    match misplaced::home(schema, "", name) {
+        Some(home) => home.to_string(),
+        None if ["name", "namespace", "labels", "annotations"].contains(&name) => {
+            "it belongs to metadata".to_owned()
+        }
+        None => format!("an object has {}", known.join(", ")),
     }
 }
 

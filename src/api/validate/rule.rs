@@ -2,11 +2,17 @@
 //!
 //! Rules are compiled once per process. They are evaluated where the API server evaluates them: at every object, list and map of the schema
 //! that has some and that is in the object; rules that name `oldSelf` only when there is an old value at the same place. (Items of lists
-//! have no such rules: matching old items needs keys.) A rule that cannot be evaluated refuses the object, as on the server.
+//! have no such rules: matching old items needs keys.) A rule that cannot be evaluated refuses the object, as on the server. A rule that
+//! reads a place that does not fit its schema is left out: the error about that place says it.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use cel::{Context, Program};
+use regex::Regex;
 use serde_json::Value;
 
+use super::touched::Touched;
 use super::violation::Violation;
 use crate::api::manifest::path;
 
@@ -21,6 +27,8 @@ pub(super) struct CelRules {
 struct Rule {
     program: Result<Program, String>,
     about_change: bool,
+    /// Paths that the rule reads, from its place.
+    reads: BTreeSet<String>,
     message: String,
     field: String,
 }
@@ -58,15 +66,24 @@ impl CelRules {
     }
 
     /// Rules that an object breaks; with an old object also those about changes. Both have their defaults already.
-    pub(super) fn broken(&self, object: &Value, old: Option<&Value>) -> Vec<Violation> {
-        let mut found = Vec::new();
-        self.walk(object, old, "", &mut found);
-        found
+    pub(super) fn broken(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        touched: &Touched,
+    ) -> Vec<Violation> {
+        let mut walk = Walk {
+            touched,
+            found: Vec::new(),
+        };
+        self.walk(object, old, "", &mut walk);
+        walk.found
     }
 
-    fn walk(&self, value: &Value, old: Option<&Value>, at: &str, found: &mut Vec<Violation>) {
+    fn walk(&self, value: &Value, old: Option<&Value>, at: &str, found: &mut Walk<'_>) {
         if !self.here.is_empty() {
-            found.extend(evaluate(&self.here, value, old, at));
+            let broken = evaluate(&self.here, value, old, at, found.touched);
+            found.found.extend(broken);
         }
         for (name, rules) in &self.properties {
             if let Some(inner) = value.get(name) {
@@ -88,6 +105,12 @@ impl CelRules {
     }
 }
 
+/// What a walk carries along.
+struct Walk<'a> {
+    touched: &'a Touched,
+    found: Vec<Violation>,
+}
+
 impl Rule {
     fn compile(rule: &Value) -> Self {
         let text = |keyword: &str| rule[keyword].as_str().unwrap_or_default();
@@ -95,6 +118,7 @@ impl Rule {
         Self {
             program: Program::compile(source).map_err(|error| format!("{source}: {error}")),
             about_change: source.contains("oldSelf"),
+            reads: reads(source),
             message: text("message").to_owned(),
             field: text("fieldPath").to_owned(),
         }
@@ -110,7 +134,34 @@ impl Rule {
     }
 }
 
-fn evaluate(rules: &[Rule], value: &Value, old: Option<&Value>, at: &str) -> Vec<Violation> {
+/// The paths below `self` in the text of a rule. Those below `oldSelf` are of an object that fitted.
+fn reads(source: &str) -> BTreeSet<String> {
+    static PATH: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"\bself((?:\.[A-Za-z]+)+)(\()?").ok());
+    let Some(pattern) = PATH.as_ref() else {
+        return BTreeSet::new();
+    };
+    pattern
+        .captures_iter(source)
+        .map(|captures| {
+            let path = captures[1].trim_start_matches('.');
+            // The last word of a call is the function.
+            let path = match (captures.get(2), path.rsplit_once('.')) {
+                (Some(_), Some((receiver, _))) => receiver,
+                _ => path,
+            };
+            path.to_owned()
+        })
+        .collect()
+}
+
+fn evaluate(
+    rules: &[Rule],
+    value: &Value,
+    old: Option<&Value>,
+    at: &str,
+    touched: &Touched,
+) -> Vec<Violation> {
     let mut context = Context::default();
     let variables = [("self", Some(value)), ("oldSelf", old)];
     for (name, value) in variables {
@@ -121,6 +172,10 @@ fn evaluate(rules: &[Rule], value: &Value, old: Option<&Value>, at: &str) -> Vec
     rules
         .iter()
         .filter(|rule| !rule.about_change || old.is_some())
+        .filter(|rule| {
+            let mut reads = rule.reads.iter();
+            !reads.any(|read| touched.spoils(&format!("{at}.{read}").trim_start_matches('.')))
+        })
         .filter_map(|rule| {
             let message = match rule.holds(&context) {
                 Ok(true) => return None,

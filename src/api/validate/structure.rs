@@ -1,16 +1,19 @@
 //! The structural half of a schema: types, required and unknown fields, enums, bounds, patterns, keys of lists.
 //!
-//! The same verdict as the API server's, in words for the person who wrote the file. Rules in CEL are not looked at here.
+//! The same verdict as the API server's, in words for the person who wrote the file (see [`super::words`]). Rules in CEL are not looked at
+//! here; `touched` says which of them cannot be answered.
 
 use std::collections::HashMap;
-use std::fmt::Write;
 
 use parking_lot::Mutex;
 use regex::Regex;
 use serde_json::{Map, Value};
 
+use super::misplaced::{self, Home};
 use super::suggest;
+use super::touched::Touched;
 use super::violation::Violation;
+use super::words;
 use crate::api::manifest::path;
 
 /// What an unknown field means.
@@ -27,21 +30,35 @@ pub(super) struct Structure<'a> {
     pub(super) unknown: Unknown,
     /// Paths (from the start of the walk) of required fields that may be absent, because the value is merged over another.
     pub(super) optional: &'a [&'a str],
+    /// Schema of the whole object: where a field that is unknown in one place may have its home.
+    pub(super) homes: Option<&'a Value>,
     pub(super) found: Vec<Violation>,
+    /// Places that are not what their schema says.
+    pub(super) touched: Touched,
 }
 
-impl Structure<'_> {
+impl<'a> Structure<'a> {
     pub(super) fn new(unknown: Unknown) -> Self {
         Self {
             unknown,
             optional: &[],
+            homes: None,
             found: Vec::new(),
+            touched: Touched::default(),
+        }
+    }
+
+    /// A walk of an object of ours, which knows where each field belongs.
+    pub(super) fn of(schema: &'a Value) -> Self {
+        Self {
+            homes: Some(schema),
+            ..Self::new(Unknown::Refused)
         }
     }
 
     pub(super) fn check(&mut self, schema: &Value, value: &Value, at: &str) {
         if value.is_null() {
-            self.error(at, "is null: give it a value, or remove it");
+            self.error(at, &words::null(schema, at));
             return;
         }
         if schema["x-kubernetes-int-or-string"] == true {
@@ -54,17 +71,18 @@ impl Structure<'_> {
             Some("string") => self.string(schema, value, at),
             Some("integer") => self.integer(schema, value, at),
             Some("number") => self.number(schema, value, at),
-            Some("boolean") if !value.is_boolean() => self.wrong_type("true or false", value, at),
+            Some("boolean") if !value.is_boolean() => self.wrong_type(schema, value, at),
             _ => {}
         }
     }
 
     fn object(&mut self, schema: &Value, value: &Value, at: &str) {
         let Value::Object(object) = value else {
-            return self.wrong_type("an object", value, at);
+            return self.wrong_type(schema, value, at);
         };
         let none = Map::new();
         let properties = schema["properties"].as_object().unwrap_or(&none);
+        let mut meant = Vec::new();
         for (name, inner) in object {
             let member = path::member(at, name);
             if let Some(property) = properties.get(name) {
@@ -72,14 +90,18 @@ impl Structure<'_> {
             } else if schema["additionalProperties"].is_object() {
                 self.check(&schema["additionalProperties"], inner, &member);
             } else if schema["x-kubernetes-preserve-unknown-fields"] != true {
-                self.unknown_field(properties, name, &member);
+                meant.extend(self.unknown_field(properties, name, object, at));
             }
         }
         for name in schema["required"].as_array().into_iter().flatten() {
             let Some(name) = name.as_str() else { continue };
-            if !object.contains_key(name) && !self.optional.contains(&name) {
-                let hint = properties.get(name).map(expectation).unwrap_or_default();
-                self.error(&path::member(at, name), &format!("is required{hint}"));
+            let member = path::member(at, name);
+            if meant.contains(&name) {
+                // It is there under a name that was misspelled, which has been said.
+                self.touched.value(&member);
+            } else if !object.contains_key(name) && !self.optional.contains(&name) {
+                let hint = properties.get(name).map(words::wanted).unwrap_or_default();
+                self.error(&member, &format!("is required{hint}"));
             }
         }
         if let Some(most) = schema["maxProperties"].as_u64()
@@ -94,7 +116,7 @@ impl Structure<'_> {
 
     fn array(&mut self, schema: &Value, value: &Value, at: &str) {
         let Value::Array(items) = value else {
-            return self.wrong_type("a list", value, at);
+            return self.wrong_type(schema, value, at);
         };
         let count = items.len() as u64;
         if let Some(most) = schema["maxItems"].as_u64().filter(|most| count > *most) {
@@ -145,20 +167,11 @@ impl Structure<'_> {
 
     fn string(&mut self, schema: &Value, value: &Value, at: &str) {
         let Value::String(text) = value else {
-            return self.wrong_type("a text", value, at);
+            return self.wrong_type(schema, value, at);
         };
-        let choices: Vec<&str> = schema["enum"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect();
+        let choices = words::choices(schema);
         if !choices.is_empty() && !choices.contains(&text.as_str()) {
-            let mut message = format!("\"{text}\" is not one of {}", choices.join(", "));
-            if let Some(meant) = suggest::closest(text, choices.iter().copied()) {
-                let _ = write!(message, "; did you mean {meant}?");
-            }
-            return self.error(at, &message);
+            return self.error(at, &words::no_choice(text, &choices));
         }
         self.text(schema, text, at);
     }
@@ -174,7 +187,7 @@ impl Structure<'_> {
         }
         if let Some(least) = schema["minLength"].as_u64().filter(|least| length < *least) {
             let message = if length == 0 {
-                "is empty".to_owned()
+                "is empty: write a text".to_owned()
             } else {
                 format!("has {length} characters, at least {least} must be there")
             };
@@ -183,7 +196,7 @@ impl Structure<'_> {
         if let Some(pattern) = schema["pattern"].as_str()
             && !matches(pattern, text)
         {
-            self.error(at, &format!("\"{text}\" does not match {pattern}"));
+            self.error(at, &words::no_match(text, pattern));
         }
     }
 
@@ -191,13 +204,13 @@ impl Structure<'_> {
         match value {
             Value::String(text) => self.text(schema, text, at),
             Value::Number(number) if number.is_i64() || number.is_u64() => {}
-            _ => self.wrong_type("a text or a whole number", value, at),
+            _ => self.wrong_type(schema, value, at),
         }
     }
 
     fn integer(&mut self, schema: &Value, value: &Value, at: &str) {
         let Some(number) = value.as_i64() else {
-            return self.wrong_type("a whole number", value, at);
+            return self.wrong_type(schema, value, at);
         };
         let (mut least, mut most) = (schema["minimum"].as_i64(), schema["maximum"].as_i64());
         if schema["format"] == "int32" {
@@ -214,7 +227,7 @@ impl Structure<'_> {
 
     fn number(&mut self, schema: &Value, value: &Value, at: &str) {
         let Some(number) = value.as_f64() else {
-            return self.wrong_type("a number", value, at);
+            return self.wrong_type(schema, value, at);
         };
         if let Some(least) = schema["minimum"].as_f64().filter(|least| number < *least) {
             self.error(at, &format!("is {number}, must be at least {least}"));
@@ -224,56 +237,57 @@ impl Structure<'_> {
         }
     }
 
-    fn unknown_field(&mut self, known: &Map<String, Value>, name: &str, at: &str) {
-        let mut message = "unknown field".to_owned();
-        if let Some(meant) = suggest::closest(name, known.keys().map(String::as_str)) {
-            let _ = write!(message, "; did you mean {meant}?");
-        } else if !known.is_empty() && known.len() <= 12 {
-            let names: Vec<_> = known.keys().map(String::as_str).collect();
-            let _ = write!(message, "; known here: {}", names.join(", "));
+    /// Says that a field is unknown, and answers the one that was meant, if it has only been misspelled.
+    fn unknown_field<'k>(
+        &mut self,
+        known: &'k Map<String, Value>,
+        name: &str,
+        object: &Map<String, Value>,
+        at: &str,
+    ) -> Option<&'k str> {
+        let names: Vec<&str> = known.keys().map(String::as_str).collect();
+        let member = path::member(at, name);
+        let home = self
+            .homes
+            .and_then(|schema| misplaced::home(schema, at, name));
+        let close = || suggest::closest(name, names.iter().copied());
+        // A slip of the fingers first, then a field of another place, then what is only similar.
+        let mut meant = suggest::same(name, &names);
+        let hint = if let Some(same) = meant {
+            format!("; write {same}")
+        } else if let Some(home) = &home {
+            format!("; {home}")
+        } else if let Some(close) = close() {
+            meant = Some(close);
+            format!("; did you mean {close}?")
+        } else if self.unknown == Unknown::Suspicious {
+            String::new()
+        } else if names.is_empty() {
+            "; nothing can be set here: remove it".to_owned()
+        } else if names.len() <= 12 {
+            format!("; known here: {}", names.join(", "))
+        } else {
+            "; remove it".to_owned()
+        };
+        if let Some(Home { path, .. }) = home {
+            self.touched.value(&path);
         }
-        match self.unknown {
-            Unknown::Refused => self.error(at, &message),
-            Unknown::Suspicious => self.found.push(Violation::warning(at, message)),
-        }
+        self.touched.absent(at, object);
+        let message = format!("unknown field{hint}");
+        self.found.push(match self.unknown {
+            Unknown::Refused => Violation::error(member, message),
+            Unknown::Suspicious => Violation::warning(member, message),
+        });
+        meant.filter(|meant| !object.contains_key(*meant))
     }
 
-    fn wrong_type(&mut self, wanted: &str, value: &Value, at: &str) {
-        let found = match value {
-            Value::Null => "null".to_owned(),
-            Value::Bool(_) | Value::Number(_) => value.to_string(),
-            Value::String(text) => format!("the text \"{text}\""),
-            Value::Array(_) => "a list".to_owned(),
-            Value::Object(_) => "an object".to_owned(),
-        };
-        let hint = match value {
-            Value::Bool(_) | Value::Number(_) if wanted.starts_with("a text") => {
-                ": put it in quotes"
-            }
-            Value::String(text) if text.parse::<f64>().is_ok() && wanted.ends_with("number") => {
-                ": remove the quotes"
-            }
-            Value::String(text) if text.parse::<bool>().is_ok() && wanted == "true or false" => {
-                ": remove the quotes"
-            }
-            _ => "",
-        };
-        self.error(at, &format!("must be {wanted}, is {found}{hint}"));
+    fn wrong_type(&mut self, schema: &Value, value: &Value, at: &str) {
+        self.error(at, &words::wrong_type(schema, value, at));
     }
 
     fn error(&mut self, at: &str, message: &str) {
+        self.touched.value(at);
         self.found.push(Violation::error(at, message));
-    }
-}
-
-/// What a missing field wants, from its schema.
-fn expectation(schema: &Value) -> String {
-    match schema["description"].as_str() {
-        Some(description) => {
-            let sentence = description.split(". ").next().unwrap_or_default();
-            format!(": {}", sentence.trim_end_matches('.'))
-        }
-        None => String::new(),
     }
 }
 

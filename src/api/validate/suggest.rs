@@ -1,11 +1,28 @@
 //! "Did you mean".
 
+/// The candidate that is the written name but for its case, its separators or a plural.
+pub(super) fn same<'a>(written: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    let plain = |text: &str| {
+        let text: String = text
+            .chars()
+            .filter(|c| !"_-".contains(*c))
+            .flat_map(char::to_lowercase)
+            .collect();
+        text.strip_suffix('s').map(str::to_owned).unwrap_or(text)
+    };
+    let written = plain(written);
+    candidates
+        .iter()
+        .copied()
+        .find(|candidate| plain(candidate) == written)
+}
+
 /// The candidate that a person most likely meant, if one is close.
 pub(super) fn closest<'a>(
     written: &str,
     candidates: impl Iterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    let written = written.to_lowercase();
+    let written = written.replace(['_', '-'], "").to_lowercase();
     let allowed = written.chars().count().div_ceil(3).clamp(1, 3);
     candidates
         .map(|candidate| (distance(&written, &candidate.to_lowercase()), candidate))

@@ -11,10 +11,10 @@ use crate::api::rules::Rules;
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = rules)]
 pub struct EnvVar {
-    /// Its name.
+    /// Name of the variable.
     #[schemars(length(min = 1, max = 256))]
     pub name: String,
-    /// Its value.
+    /// Its value, in quotes when it looks like a number or a switch.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32768))]
     pub value: Option<String>,

@@ -26,11 +26,32 @@ fn text(bytes: &[u8]) -> &str {
 
 #[test]
 fn good_files_pass_silently() {
-    let good = fixture("good");
-    let output = run(&["validate", good.to_str().unwrap()], "");
+    let good = fixture("good/quickstart.yaml");
+    for flags in [&["validate"][..], &["validate", "--local"]] {
+        let output = run(&[flags, &[good.to_str().unwrap()]].concat(), "");
+        assert!(output.status.success());
+        assert_eq!(text(&output.stdout), "");
+        assert_eq!(
+            text(&output.stderr),
+            "3 objects, 0 errors, 0 warnings, 0 notes\n"
+        );
+    }
+}
+
+#[test]
+fn what_a_cluster_may_have_is_a_note_and_without_a_cluster_an_error() {
+    let job = fixture("good/container.json");
+    let output = run(&["validate", job.to_str().unwrap()], "");
     assert!(output.status.success());
-    assert_eq!(text(&output.stdout), "");
-    assert!(text(&output.stderr).contains("0 errors"));
+    let line = text(&output.stdout);
+    let note = "note: spec.poolRef.name: SGLangPool/shared is not in these files: the cluster must have it";
+    assert!(line.contains(note), "{line}");
+    let output = run(&["validate", "--local", job.to_str().unwrap()], "");
+    assert_eq!(output.status.code(), Some(1));
+    let line = text(&output.stdout);
+    let error =
+        ": spec.poolRef.name: SGLangPool/shared is not in these files: add the file that has it";
+    assert!(line.contains(error) && !line.contains("note: "), "{line}");
 }
 
 #[test]
@@ -38,7 +59,7 @@ fn a_refused_file_is_exit_code_1_and_a_line_per_error() {
     let bad = fixture("bad/reward.yaml");
     let output = run(&["validate", bad.to_str().unwrap()], "");
     assert_eq!(output.status.code(), Some(1));
-    let line = text(&output.stdout).lines().next().unwrap().to_owned();
+    let line = text(&output.stdout);
     let expected =
         ":1 RolloutJob/remote-without-url: spec.reward.remote: type Remote needs remote.url";
     assert!(line.contains(expected), "{line}");
@@ -74,8 +95,11 @@ fn programs_read_json() {
     let output = run(&["validate", "-o", "json", bad.to_str().unwrap()], "");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["objects"], 9);
-    let first = &report["findings"][0];
-    assert_eq!(first["severity"], "error");
+    let findings = report["findings"].as_array().unwrap();
+    let first = findings
+        .iter()
+        .find(|finding| finding["severity"] == "error")
+        .unwrap();
     assert_eq!(first["kind"], "RolloutJob");
     assert_eq!(first["name"], "no-source");
     assert_eq!(first["document"], 1);

@@ -129,10 +129,35 @@ fn every_field_of_both_kinds_has_a_description() {
 }
 
 #[test]
+fn descriptions_say_the_unit_the_default_and_no_regular_expression() {
+    let mut poor = Vec::new();
+    each_spec_schema(&mut |at, schema| {
+        let Some(text) = schema["description"].as_str() else {
+            return;
+        };
+        let default = &schema["default"];
+        let shown = default.to_string();
+        let shown = shown.strip_suffix(".0").unwrap_or(&shown);
+        let unsaid = default.is_number() && !text.contains(&format!("Default: {shown}."));
+        let timeless = at.ends_with("Seconds") && !text.contains(" seconds");
+        let circular = text.starts_with("Its ") && text.split(' ').count() < 3;
+        if unsaid || timeless || circular || text.contains('^') {
+            poor.push(format!("{at} (default {default}): {text}"));
+        }
+    });
+    assert_eq!(poor, Vec::<String>::new());
+}
+
+#[test]
 fn every_pattern_compiles_and_every_rule_has_a_message() {
     each_spec_schema(&mut |at, schema| {
         if let Some(pattern) = schema["pattern"].as_str() {
             assert!(regex::Regex::new(pattern).is_ok(), "{at}: {pattern}");
+            let words = rollout_operator::api::validate::words_of_pattern(pattern);
+            assert!(
+                words.is_some(),
+                "{at}: nothing says what to write for {pattern}"
+            );
         }
         for rule in schema["x-kubernetes-validations"]
             .as_array()

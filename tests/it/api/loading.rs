@@ -12,7 +12,11 @@ const LOCAL: Purpose = Purpose {
 };
 
 fn loaded(name: &str) -> Manifests {
-    load(&[fixture(name)], LOCAL).unwrap_or_else(|rejected| panic!("{rejected}"))
+    loaded_for(name, LOCAL)
+}
+
+fn loaded_for(name: &str, purpose: Purpose) -> Manifests {
+    load(&[fixture(name)], purpose).unwrap_or_else(|rejected| panic!("{rejected}"))
 }
 
 #[test]
@@ -31,7 +35,14 @@ fn a_job_its_pool_and_its_data_come_from_the_same_file() {
 
 #[test]
 fn defaults_are_applied() {
-    let job = &loaded("good/container.json").jobs[0].object.spec;
+    // Its pool is in the cluster.
+    let purpose = Purpose {
+        context: Context::Cluster,
+        complete: true,
+    };
+    let job = &loaded_for("good/container.json", purpose).jobs[0]
+        .object
+        .spec;
     assert_eq!(job.rollout.batch_size, 32);
     assert_eq!(job.rollout.steps, 1);
     assert_eq!(job.rollout.request_timeout_seconds, 3600);
@@ -82,4 +93,22 @@ fn every_error_of_every_file_is_told_at_once() {
     ] {
         assert!(text.contains(file), "{file} in {text}");
     }
+}
+
+#[test]
+fn without_a_cluster_everything_that_is_named_must_be_in_the_files() {
+    let Err(Rejected { findings }) = load(&[fixture("malformed/references.yaml")], LOCAL) else {
+        panic!("a job without its pool was taken");
+    };
+    let text = lines(&findings);
+    for missing in [
+        "dangling: spec.poolRef.name: SGLangPool/qwen is not in these files: add the file that has it",
+        "dangling: spec.plugins.code.configMap.name: ConfigMap/hooks is not in these files: add the file that has it",
+        "elsewhere: spec.dataset.configMap: ConfigMap/prompts is not in these files: it is in namespace default, and is looked for in other",
+    ] {
+        assert!(text.contains(missing), "{missing} in {text}");
+    }
+    let loaded =
+        load(&[fixture("good/engines.yaml")], LOCAL).expect("nobody reads its Secrets here");
+    assert_eq!(loaded.warnings, []);
 }
