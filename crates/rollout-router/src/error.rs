@@ -5,6 +5,8 @@ use http::header::{CONTENT_TYPE, HeaderName, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::json;
 
+use crate::jobs::Stale;
+
 /// Tells OpenAI's clients whether to send a request again.
 pub(crate) const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
@@ -43,14 +45,14 @@ pub enum ApiError {
     #[error("the request body did not arrive in time")]
     RequestTimeout,
     /// Another pod has taken this one's place.
-    #[error("generation {generation} of slot {slot} is stale, {highest} was seen")]
+    #[error("generation {generation} of slot {slot} is stale: {why}")]
     StaleGeneration {
         /// Slot of the pod.
         slot: String,
         /// Its generation.
         generation: u64,
-        /// The newest generation of the slot.
-        highest: u64,
+        /// What makes it stale.
+        why: Stale,
     },
     /// The same key with other contents.
     #[error("{0}")]

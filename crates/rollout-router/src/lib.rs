@@ -47,6 +47,7 @@ pub use config::{Config, Limits, Times};
 pub use engines::{EngineUrlError, check_engine_urls};
 pub use error::ApiError;
 pub use id::HexId;
+pub use jobs::Stale;
 pub use router::Router;
 pub use server::{Listeners, ServeError};
 pub use service::Service;

@@ -14,7 +14,7 @@ use crate::body::{self, Body};
 use crate::chat::{self, Dialect, Reply};
 use crate::error::ApiError;
 use crate::handlers::{
-    abort, claim, collect, create, feed, fence, forward, launcher, plain, session,
+    abort, claim, collect, create, feed, fence, forward, launcher, plain, pod, session,
 };
 use crate::route::{Listener, Route};
 use crate::router::Inner;
@@ -90,6 +90,7 @@ impl Service {
             Route::Fence => Box::pin(fence::fence(inner, &body)).await,
             Route::Unfence => fence::unfence(inner, &body),
             Route::AgentAbort => Box::pin(abort::agent_abort(inner, &body)).await,
+            Route::PodEnded => pod::ended(inner, &body),
             Route::Outcomes => feed::outcomes(inner, parts.uri.query()).await,
             Route::Demand => feed::demand(inner, parts.uri.query()),
             Route::Claim => Box::pin(claim::claim(inner, parts, &body)).await,

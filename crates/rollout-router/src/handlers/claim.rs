@@ -85,16 +85,28 @@ async fn wait_for_session(
         tokio::pin!(work);
         work.as_mut().enable();
         inner.flights.check(&scope)?;
-        if let Some(session) = take(inner, job, holder, claim_id) {
-            return Ok(session);
+        match take(inner, job, holder, claim_id) {
+            Ok(Some(session)) => return Ok(session),
+            Ok(None) => {}
+            Err(error) => {
+                // The session that it was woken for is for another one.
+                job.work.notify_one();
+                return Err(error);
+            }
         }
         work.await;
     }
 }
 
-/// Takes the first session of the queue that is not fenced.
-fn take(inner: &Inner, job: &Job, holder: &Holder, claim_id: &str) -> Option<Arc<Session>> {
+/// Takes the first session of the queue that is not fenced. The pod may have been replaced while it waited.
+fn take(
+    inner: &Inner,
+    job: &Job,
+    holder: &Holder,
+    claim_id: &str,
+) -> Result<Option<Arc<Session>>, ApiError> {
     let mut queue = job.queue.lock();
+    job.check_generation(holder)?;
     let mut position = 0;
     while let Some(id) = queue.get(position).copied() {
         let Ok(session) = inner.sessions.get(id) else {
@@ -120,9 +132,9 @@ fn take(inner: &Inner, job: &Job, holder: &Holder, claim_id: &str) -> Option<Arc
         state.claim_id = Some(claim_id.to_owned());
         drop(state);
         job.remember_claim(claim_id, session.id);
-        return Some(session);
+        return Ok(Some(session));
     }
-    None
+    Ok(None)
 }
 
 fn assignment(inner: &Inner, session: &Session) -> Value {

@@ -9,6 +9,7 @@ pub(crate) mod fence;
 pub(crate) mod forward;
 pub(crate) mod launcher;
 pub(crate) mod plain;
+pub(crate) mod pod;
 pub(crate) mod session;
 
 use http::{Response, StatusCode};

@@ -2,9 +2,11 @@
 
 mod feed;
 mod order;
+mod slots;
 
 pub(crate) use feed::{OutcomeRecord, Outcomes};
 pub(crate) use order::{AbortOrder, HookReport, HookResult};
+pub use slots::Stale;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -16,13 +18,15 @@ use tokio::sync::Notify;
 use crate::auth::Holder;
 use crate::error::ApiError;
 use crate::id::HexId;
+use slots::Slots;
 
 /// One job.
 #[derive(Debug, Default)]
 pub(crate) struct Job {
+    /// Sessions are given out under its lock.
     pub(crate) queue: Mutex<VecDeque<HexId>>,
     claims: Mutex<HashMap<String, HexId>>,
-    generations: Mutex<HashMap<String, u64>>,
+    slots: Mutex<Slots>,
     pub(crate) outcomes: Mutex<Outcomes>,
     idle_claims: AtomicUsize,
     /// There is a session to claim, or a fence closed or opened.
@@ -53,19 +57,26 @@ impl Job {
         self.outcomes.lock().forget(session);
     }
 
-    /// Refuses pods whose slot has a newer one.
+    /// Refuses pods that are gone, or whose slot has a newer one.
     pub(crate) fn check_generation(&self, holder: &Holder) -> Result<(), ApiError> {
-        let mut generations = self.generations.lock();
-        let highest = generations.entry(holder.slot.clone()).or_default();
-        if holder.generation < *highest {
-            return Err(ApiError::StaleGeneration {
-                slot: holder.slot.clone(),
-                generation: holder.generation,
-                highest: *highest,
-            });
-        }
-        *highest = holder.generation;
-        Ok(())
+        let Holder {
+            slot, generation, ..
+        } = holder;
+        let admitted = self.slots.lock().admit(slot, *generation);
+        admitted.map_err(|why| ApiError::StaleGeneration {
+            slot: slot.clone(),
+            generation: *generation,
+            why,
+        })
+    }
+
+    /// Nothing is given to this pod any more, from the moment in which this returns.
+    pub(crate) fn end_pod(&self, pod: &Holder) {
+        let queue = self.queue.lock();
+        self.slots.lock().end(&pod.slot, pod.generation);
+        drop(queue);
+        // One that waits for a session is told.
+        self.work.notify_waiters();
     }
 
     pub(crate) fn idle_claims(&self) -> usize {

@@ -20,6 +20,7 @@ mod lifecycle;
 mod limits;
 mod metrics;
 mod passthrough;
+mod pods;
 mod recording;
 mod requests;
 mod retry;

@@ -20,6 +20,7 @@ async fn the_agents_port_has_no_control() {
         ("POST", "/fence".to_owned()),
         ("DELETE", "/fence".to_owned()),
         ("POST", "/agent-abort".to_owned()),
+        ("POST", "/pod-ended".to_owned()),
         ("POST", "/abort_request".to_owned()),
         ("GET", "/outcomes?job=a".to_owned()),
         ("GET", "/demand?job=a".to_owned()),
