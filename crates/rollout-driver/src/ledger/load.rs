@@ -8,7 +8,7 @@ use super::database_error;
 use super::open::meta;
 use crate::error::LedgerError;
 
-/// A kept group whose step is not in the output yet.
+/// A kept group whose step is not in the output yet, or is the last one there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptGroup {
     /// The take.

@@ -1,6 +1,6 @@
 //! The ledger: what survives `kill -9`.
 //!
-//! **Purpose.** SQLite in WAL mode holds takes, queues, the cursor, rungs, the samples of kept groups until the output has them,
+//! **Purpose.** SQLite in WAL mode holds takes, queues, the cursor, rungs, the samples of kept groups until the output has a later step,
 //! partial samples, and open sessions. One thread writes; what arrives while it commits goes into the next transaction (group
 //! commit). [`Ledger::submit`] never blocks; its number comes back through the callback once everything up to it is durable.
 //!
@@ -57,7 +57,7 @@ pub enum Op {
         /// The group.
         group: GroupIndex,
     },
-    /// The output has the step.
+    /// The output has the step: kept groups of the steps before it are forgotten.
     StepInOutput {
         /// The step.
         step: Step,

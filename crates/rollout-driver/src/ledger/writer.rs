@@ -211,7 +211,8 @@ fn apply(tx: &Transaction<'_>, op: &Op) -> rusqlite::Result<()> {
         }
         Op::ForgetPartials { group } => forget_partials(tx, number(group.0))?,
         Op::StepInOutput { step } => {
-            tx.prepare_cached("DELETE FROM kept WHERE step <= ?1")?
+            // The last step stays, so that a file of it that gets lost can be written again.
+            tx.prepare_cached("DELETE FROM kept WHERE step < ?1")?
                 .execute([step.0])?;
         }
         Op::SessionOpened { id } => {

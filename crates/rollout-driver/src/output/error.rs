@@ -68,6 +68,16 @@ pub enum OutputError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A file of a finished step is not what the manifest says, and cannot be written again.
+    #[error(
+        "{path} is not the file that manifest.json describes: {problem}; the ledger does not have its samples any more, so put the file back, or start over in an empty output directory"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A sample that no consumer could rely on.
     #[error("sample {index} breaks an invariant")]
     Sample {
@@ -96,6 +106,7 @@ impl OutputError {
             Self::UnknownOwner { .. } => "unknown_owner",
             Self::Superseded { .. } => "superseded",
             Self::Broken { .. } => "broken",
+            Self::Damaged { .. } => "damaged",
             Self::Sample { .. } => "sample",
             Self::MissingGroup { .. } => "missing_group",
         }

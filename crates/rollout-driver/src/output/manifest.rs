@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
-use rollout_engine::Tally;
+use rollout_engine::{JobResult, Tally};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -30,6 +30,19 @@ pub struct Manifest {
     pub reward: RewardInfo,
     /// The finished steps, in order.
     pub steps: Vec<StepEntry>,
+    /// How the job ended. A job that was interrupted, has crashed or still runs has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<ResultEntry>,
+}
+
+/// The end of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResultEntry {
+    /// Why, for people, and whether every step has its groups.
+    #[serde(flatten)]
+    pub result: JobResult,
+    /// How all of its takes ended.
+    pub ledger: Tally,
 }
 
 /// How samples were scored.

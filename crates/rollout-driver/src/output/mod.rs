@@ -7,6 +7,7 @@
 //!   finish_step ---> samples-<step>.jsonl, extra-<step>.jsonl      sorted by index
 //!                    manifest.json                                 counts, hashes, ledger, metrics
 //!                    parts are forgotten
+//!   decide ----------> manifest.json                               how the job ended: without it, it has not
 //! ```
 //!
 //! **Guarantees.** A file is whole or absent, whatever crashes. A crash between any two writes is repaired by doing the same
@@ -19,6 +20,7 @@ mod error;
 mod layout;
 mod manifest;
 mod metrics;
+mod restore;
 mod rows;
 mod stamp;
 #[cfg(test)]
@@ -28,7 +30,10 @@ mod whole;
 mod writer;
 
 pub use error::OutputError;
-pub use manifest::{FileEntry, MANIFEST_VERSION, Manifest, RewardInfo, StepEntry, TokenCounts};
+pub use manifest::{
+    FileEntry, MANIFEST_VERSION, Manifest, ResultEntry, RewardInfo, StepEntry, TokenCounts,
+};
+pub use restore::{Damage, Part};
 pub use rows::{INVALID, NOT_KEPT, decode, encode};
 pub use stamp::JobStamp;
 pub use verify::{Note, Problem, Report, StepReport, verify};

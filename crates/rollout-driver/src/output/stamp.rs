@@ -82,6 +82,11 @@ impl Stamp {
         Ok(stamp)
     }
 
+    /// The job that claimed a directory; `None` for a directory of nobody.
+    pub(super) fn owner(directory: &Path) -> Result<Option<JobStamp>, OutputError> {
+        Ok(read(directory)?.map(|owner| owner.job))
+    }
+
     pub(super) fn job(&self) -> &JobStamp {
         &self.content.job
     }

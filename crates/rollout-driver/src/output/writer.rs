@@ -10,7 +10,7 @@ use rollout_session::Sample;
 use serde_json::{Map, Value};
 
 use super::error::OutputError;
-use super::manifest::{FileEntry, MANIFEST_VERSION, Manifest, RewardInfo, StepEntry};
+use super::manifest::{FileEntry, MANIFEST_VERSION, Manifest, ResultEntry, RewardInfo, StepEntry};
 use super::metrics::Sums;
 use super::stamp::{JobStamp, Stamp};
 use super::{layout, rows, whole};
@@ -110,6 +110,7 @@ impl Writer {
             samples_per_prompt: config.samples_per_prompt,
             reward: config.reward.clone(),
             steps: Vec::new(),
+            result: None,
         });
         Ok(Self {
             stamp,
@@ -126,6 +127,19 @@ impl Writer {
     /// The entry of a step that is finished already.
     pub fn finished(&self, step: u32) -> Option<StepEntry> {
         self.manifest.lock().step(step).cloned()
+    }
+
+    /// How the job ended, if it has.
+    pub fn result(&self) -> Option<ResultEntry> {
+        self.manifest.lock().result.clone()
+    }
+
+    pub(super) fn manifest(&self) -> Manifest {
+        self.manifest.lock().clone()
+    }
+
+    pub(super) fn still_mine(&self) -> Result<(), OutputError> {
+        self.stamp.still_mine()
     }
 
     /// Files and samples of all finished steps.
@@ -247,11 +261,29 @@ impl Writer {
         let mut next = manifest.clone();
         next.job = self.stamp.job().clone();
         next.steps.push(entry.clone());
+        next.result = None;
         next.steps.sort_unstable_by_key(|entry| entry.step);
         next.write(self.directory(), || self.stamp.still_mine())?;
         *manifest = next;
         self.remove_parts(step)?;
         Ok(entry)
+    }
+
+    /// Says how the job ended. Again: the same.
+    ///
+    /// # Errors
+    /// The manifest cannot be written; it is then as it was.
+    pub fn decide(&self, result: ResultEntry) -> Result<(), OutputError> {
+        let mut manifest = self.manifest.lock();
+        if manifest.result.as_ref() == Some(&result) {
+            return Ok(());
+        }
+        let mut next = manifest.clone();
+        next.job = self.stamp.job().clone();
+        next.result = Some(result);
+        next.write(self.directory(), || self.still_mine())?;
+        *manifest = next;
+        Ok(())
     }
 
     fn write_samples(&self, summary: &StepSummary) -> Result<(FileEntry, Sums), OutputError> {

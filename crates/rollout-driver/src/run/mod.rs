@@ -22,22 +22,24 @@ mod work;
 mod writing;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use rollout_engine::JobResult;
+use rollout_engine::{JobResult, Reason, Step};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{DriverConfig, dataset_config};
+use crate::config::{DriverConfig, dataset_config, seconds};
 use crate::dataset::Dataset;
 use crate::error::{DriverError, LedgerError};
 use crate::ledger::{Ledger, Recovered};
-use crate::output::{JobStamp, OutputConfig, RewardInfo, Writer};
+use crate::output::{JobStamp, OutputConfig, OutputError, ResultEntry, RewardInfo, Writer};
 use crate::status::{Board, LastWord, serve};
 
 use report::Report;
 use shell::Shell;
+use writing::{output_error, write_result};
 
 pub(crate) use tally::Counters;
 
@@ -69,8 +71,22 @@ impl Driver {
     /// Opens data set, output, ledger and the status server's socket.
     ///
     /// # Errors
-    /// One of them cannot be used: see [`DriverError`].
+    /// One of them cannot be used: see [`DriverError`]. That is then the last word.
     pub async fn start(config: DriverConfig) -> Result<Self, DriverError> {
+        let board = Board::new(config.job.attempt);
+        let (message, output) = (
+            config.termination_message_path.clone(),
+            config.output_dir.clone(),
+        );
+        let started = Self::open(config, board.clone()).await;
+        if let Err(error) = &started {
+            let word = LastWord::crashed(&board, error, (0, 0), &output);
+            say(word, message).await;
+        }
+        started
+    }
+
+    async fn open(config: DriverConfig, board: Board) -> Result<Self, DriverError> {
         let address = config.status_listen.clone();
         let listen = |source| DriverError::Listen {
             address: address.clone(),
@@ -87,7 +103,7 @@ impl Driver {
                 problem: error.to_string(),
             })??;
         Ok(Self {
-            board: Board::new(config.job.attempt),
+            board,
             config,
             dataset: Arc::new(dataset),
             output: Arc::new(output),
@@ -136,17 +152,23 @@ impl Driver {
         .await;
         let message = config.termination_message_path.clone();
         let word = LastWord::new(&board, &outcome, files.totals(), &config.output_dir);
-        let written = tokio::task::spawn_blocking(move || {
-            drop(ledger);
-            message.map_or(Ok(()), |path| word.write(&path))
-        })
-        .await;
-        if let Ok(Err(error)) = written {
-            tracing::warn!(%error, "the termination message was not written");
+        let closed = tokio::task::spawn_blocking(move || drop(ledger)).await;
+        if let Err(error) = closed {
+            tracing::error!(%error, "the ledger was not closed in order");
         }
+        say(word, message).await;
         over.cancel();
         server.join_all().await;
         outcome
+    }
+}
+
+/// Writes the last word where it is wanted.
+async fn say(word: LastWord, message: Option<PathBuf>) {
+    let Some(path) = message else { return };
+    let written = tokio::task::spawn_blocking(move || word.write(&path)).await;
+    if let Ok(Err(error)) = written {
+        tracing::warn!(%error, "the termination message was not written");
     }
 }
 
@@ -169,8 +191,9 @@ async fn conduct(
 ) -> Result<JobResult, DriverError> {
     if let Some(result) = recovered.book.result.clone() {
         board.decided(&recovered.book, &result, config.spec.rollout.batch_size);
-        return Ok(result);
+        return decide(config, output, ledger, result).await;
     }
+    let files = Arc::clone(&output);
     let opened = setup::Opened {
         config: Arc::clone(config),
         dataset,
@@ -184,13 +207,38 @@ async fn conduct(
         setup = opened.connect() => setup?,
         () = stop.cancelled() => {
             return Ok(JobResult {
-                reason: rollout_engine::Reason::Interrupted,
+                reason: Reason::Interrupted,
                 message: "stopped before the router answered".into(),
                 success: false,
             });
         }
     };
-    Shell::new(setup).run(reports.1, stop).await
+    let result = Shell::new(setup).run(reports.1, stop).await?;
+    if result.reason == Reason::Interrupted {
+        return Ok(result);
+    }
+    decide(config, files, ledger, result).await
+}
+
+/// Writes a decided result into the manifest. The ledger has it already, so that a crash in between is repaired by the next start.
+async fn decide(
+    config: &DriverConfig,
+    output: Arc<Writer>,
+    ledger: &Arc<Ledger>,
+    result: JobResult,
+) -> Result<JobResult, DriverError> {
+    let ledger = Arc::clone(ledger);
+    let book = tokio::task::spawn_blocking(move || ledger.book()).await;
+    let book = book.map_err(|error| DriverError::Output {
+        problem: error.to_string(),
+    })??;
+    let entry = ResultEntry {
+        result: result.clone(),
+        ledger: book.total(),
+    };
+    let patience = seconds(config.timeouts.output_seconds);
+    write_result(output, entry, patience).await?;
+    Ok(result)
 }
 
 type OpenedFiles = (Dataset, Writer, Ledger, Recovered);
@@ -221,9 +269,7 @@ fn open(
         },
         include_all: config.spec.output.include_all,
     })
-    .map_err(|error| DriverError::Output {
-        problem: error.to_string(),
-    })?;
+    .map_err(output_error)?;
     let (ledger, recovered) = Ledger::open(
         &config.ledger_dir,
         &config.job,
@@ -233,5 +279,21 @@ fn open(
             drop(told.send(Report::Ledger(told_by_writer)));
         },
     )?;
+    restore(&output, &ledger).map_err(output_error)?;
     Ok((dataset, output, ledger, recovered))
+}
+
+/// Writes damaged files of finished steps again where the ledger still has their samples.
+fn restore(output: &Writer, ledger: &Ledger) -> Result<(), OutputError> {
+    for damage in output.damages()? {
+        let groups = ledger.kept(Step(damage.step)).unwrap_or_else(|error| {
+            tracing::warn!(%error, "kept groups of the ledger cannot be read");
+            Vec::new()
+        });
+        let rows: Vec<Vec<u8>> = groups.into_iter().map(|group| group.rows).collect();
+        let (path, problem) = (damage.path.clone(), damage.problem.clone());
+        output.restore(damage, &rows)?;
+        tracing::warn!(path = %path.display(), problem, "a file of the output was written again from the ledger");
+    }
+    Ok(())
 }

@@ -10,10 +10,11 @@ use rollout_engine::{
     Book, BookError, GroupIndex, QueueName, Queued, Record, Requeue, Source, Step, TakeEnd,
 };
 
+use super::writing::output_error;
 use crate::config::DriverConfig;
 use crate::error::{DriverError, LedgerError};
 use crate::ledger::{Ledger, Op};
-use crate::output::{KeptPart, Writer};
+use crate::output::{KeptPart, ResultEntry, Writer};
 
 /// The name under which a step's manifest entry holds the cursor.
 pub(super) const CURSOR: &str = "cursor/next_group";
@@ -44,18 +45,21 @@ fn read(output: &Writer, ledger: &Ledger, target: u32, steps: u32) -> Result<Boo
         cursor = next.unwrap_or(cursor);
         step += 1;
     }
-    let recovered = output.recover(step).map_err(|error| DriverError::Output {
-        problem: error.to_string(),
-    })?;
+    let recovered = output.recover(step).map_err(output_error)?;
     for error in &recovered.broken {
         tracing::warn!(%error, "a part of the output cannot be used: its group is taken again");
     }
-    if step == 0 && recovered.groups.is_empty() {
+    if step == 0 && recovered.groups.is_empty() && output.result().is_none() {
         return Ok(Book::default());
     }
     let kept: Vec<KeptPart> = recovered.groups.into_iter().take(target as usize).collect();
     let groups: Vec<u64> = kept.iter().map(|part| part.group).collect();
-    let (book, records) = plan(step, cursor, &groups).map_err(LedgerError::Sum)?;
+    let (mut book, mut records) = plan(step, cursor, &groups).map_err(LedgerError::Sum)?;
+    if let Some(ResultEntry { result, .. }) = output.result() {
+        let finished = Record::Finished { result };
+        book.apply(&finished).map_err(LedgerError::Sum)?;
+        records.push(finished);
+    }
     tracing::info!(
         step,
         kept = kept.len(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rollout_engine::{GroupIndex, Step};
 
 use crate::error::DriverError;
-use crate::output::{OutputError, StepSummary, Writer};
+use crate::output::{OutputError, ResultEntry, StepSummary, Writer};
 
 /// A kept group that is not in the output yet.
 #[derive(Debug, Clone)]
@@ -87,6 +87,15 @@ pub(super) async fn write_step(
     persist(patience, move || output.finish_step(&summary).map(drop)).await
 }
 
+/// Writes how the job ended, again while the file system refuses, up to a limit.
+pub(super) async fn write_result(
+    output: Arc<Writer>,
+    result: ResultEntry,
+    patience: Duration,
+) -> Result<(), DriverError> {
+    persist(patience, move || output.decide(result.clone())).await
+}
+
 async fn persist(
     patience: Duration,
     write: impl Fn() -> Result<(), OutputError> + Send + Sync + 'static,
@@ -100,9 +109,7 @@ async fn persist(
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => {
                 if !may_pass(&error) || tokio::time::Instant::now() >= deadline {
-                    return Err(DriverError::Output {
-                        problem: chain(&error),
-                    });
+                    return Err(output_error(error));
                 }
                 chain(&error)
             }
@@ -114,6 +121,14 @@ async fn persist(
         };
         tracing::warn!(problem, "the output was not written, trying again");
         tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// An error of the output with its causes.
+#[expect(clippy::needless_pass_by_value, reason = "it goes into map_err")]
+pub(super) fn output_error(error: OutputError) -> DriverError {
+    DriverError::Output {
+        problem: chain(&error),
     }
 }
 

@@ -23,19 +23,29 @@ impl LastWord {
     pub fn new(
         board: &Board,
         outcome: &Result<JobResult, DriverError>,
-        (files, samples): (u64, u64),
+        totals: (u64, u64),
         output: &Path,
     ) -> Self {
-        let view = board.json();
-        let result = match outcome {
+        match outcome {
             Ok(result) if result.reason == Reason::Interrupted => {
-                json!({"reason": "interrupted", "message": result.message, "success": false})
+                let result =
+                    json!({"reason": "interrupted", "message": result.message, "success": false});
+                Self::of(board, &result, totals, output)
             }
-            Ok(result) => json!(result),
-            Err(error) => {
-                json!({"reason": "crashed", "message": text(error), "success": false})
-            }
-        };
+            Ok(result) => Self::of(board, &json!(result), totals, output),
+            Err(error) => Self::crashed(board, error, totals, output),
+        }
+    }
+
+    /// The last word of a driver that could not go on, or not even begin.
+    pub fn crashed(board: &Board, error: &DriverError, totals: (u64, u64), output: &Path) -> Self {
+        let result = json!({"reason": "crashed", "message": text(error), "success": false});
+        Self::of(board, &result, totals, output)
+    }
+
+    /// `totals` are files and samples of the output.
+    fn of(board: &Board, result: &Value, (files, samples): (u64, u64), output: &Path) -> Self {
+        let view = board.json();
         let part = |name: &str| view.get(name).cloned().unwrap_or(Value::Null);
         Self {
             word: json!({

@@ -148,7 +148,7 @@ fn submissions_are_told_once_they_are_durable() {
 }
 
 #[test]
-fn kept_rows_stay_until_the_output_has_the_step() {
+fn kept_rows_stay_until_the_output_has_a_later_step() {
     let directory = TempDir::new().unwrap();
     let (ledger, _, told) = open(&directory);
     let rows: Arc<[u8]> = Arc::from(&b"{}\n"[..]);
@@ -171,6 +171,11 @@ fn kept_rows_stay_until_the_output_has_the_step() {
         .submit(vec![Op::StepInOutput { step: Step(0) }])
         .unwrap();
     wait(&told, 3);
+    assert_eq!(ledger.kept(Step(0)).unwrap().len(), 2);
+    ledger
+        .submit(vec![Op::StepInOutput { step: Step(1) }])
+        .unwrap();
+    wait(&told, 4);
     assert!(ledger.kept(Step(0)).unwrap().is_empty());
 }
 

@@ -12,6 +12,7 @@ mod agents;
 mod configuration;
 mod faults;
 mod ledger;
+mod outputs;
 mod plugins;
 mod restarts;
 mod rig;

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::Problems;
 use super::file::Found;
+use super::{Problems, StepReport};
 use crate::output::layout::MANIFEST;
-use crate::output::manifest::{FileEntry, StepEntry, TokenCounts};
+use crate::output::manifest::{FileEntry, ResultEntry, StepEntry, TokenCounts};
 use crate::output::metrics::Sums;
 
 /// Floating point sums that went through JSON may differ in the last digit.
@@ -110,6 +110,25 @@ pub(super) fn check_ledger(entry: &StepEntry, problems: &mut Problems) {
                 "is {}, {} has {} groups",
                 ledger.kept, entry.samples.file, entry.samples.groups
             ),
+        );
+    }
+}
+
+/// The job's result against its steps.
+pub(super) fn check_result(result: &ResultEntry, steps: &[StepReport], problems: &mut Problems) {
+    let ResultEntry { result, ledger } = result;
+    let mut add = |field: &str, problem: String| problems.add(MANIFEST, None, Some(field), problem);
+    if ledger.taken != ledger.ended() {
+        let ended = ledger.ended();
+        add(
+            "result.ledger.taken",
+            format!("is {}, the states sum up to {ended}", ledger.taken),
+        );
+    }
+    if let Some(step) = steps.iter().find(|step| result.success && !step.complete) {
+        add(
+            "result.success",
+            format!("is true, but step {} is not complete", step.step),
         );
     }
 }

@@ -15,11 +15,14 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::error::OutputError;
-use super::manifest::{FileEntry, Manifest, StepEntry};
-use super::stamp::JobStamp;
+use super::manifest::{FileEntry, Manifest, ResultEntry, StepEntry};
+use super::stamp::{JobStamp, Stamp};
 use super::{layout, whole};
 
 use file::{FileRules, Kind};
+
+/// What is to be said of an output without a result.
+const UNDECIDED: &str = "the job has no result yet: it was interrupted, has crashed, or still runs; the same job started again goes on where it was";
 
 /// Something that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -76,6 +79,8 @@ pub struct Report {
     pub directory: PathBuf,
     /// The job that wrote it.
     pub job: Option<JobStamp>,
+    /// How the job ended; none when it has not.
+    pub result: Option<ResultEntry>,
     /// Finished steps.
     pub steps: Vec<StepReport>,
     /// What is wrong, in the order of files and lines; bounded.
@@ -147,18 +152,33 @@ pub fn verify(directory: &Path, limit: usize) -> Result<Report, OutputError> {
         Some(manifest) => verify_steps(directory, manifest, &mut problems)?,
         None => Vec::new(),
     };
-    let notes = unfinished(directory, manifest.as_ref(), &mut problems)?;
-    if manifest.is_none() && problems.list.is_empty() {
-        problems.add(
+    let mut notes = unfinished(directory, manifest.as_ref(), &mut problems)?;
+    let job = match &manifest {
+        Some(manifest) => Some(manifest.job.clone()),
+        None => Stamp::owner(directory)?,
+    };
+    let result = manifest.and_then(|manifest| manifest.result);
+    match (&result, &job) {
+        (Some(result), _) => entry::check_result(result, &steps, &mut problems),
+        (None, Some(_)) if !steps.is_empty() => notes.push(Note(UNDECIDED.to_owned())),
+        (None, Some(_)) if problems.list.is_empty() => problems.add(
             layout::MANIFEST,
             None,
             None,
-            "is not there: no step is finished",
-        );
+            format!("is not there: no step is finished; {UNDECIDED}"),
+        ),
+        (None, None) if problems.list.is_empty() => problems.add(
+            layout::MANIFEST,
+            None,
+            None,
+            "is not there, and nothing else of a job: this is no output directory",
+        ),
+        (None, _) => {}
     }
     Ok(Report {
         directory: directory.to_owned(),
-        job: manifest.map(|manifest| manifest.job),
+        job,
+        result,
         steps,
         problems: problems.list,
         more_problems: problems.more,
