@@ -45,7 +45,7 @@ pub struct Simulator {
     pub max_queued_requests: Option<i32>,
     /// Memory of running requests and of the prefix cache, in tokens; at least contextLength. Default: 524288.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = 4_294_967_295_i64))]
     pub kv_cache_tokens: Option<i64>,
     /// What it answers; none: tokens drawn from the seed and the prompt. With local and nothing set, the oracle with half of the answers right, if
     /// the data set has a labelKey.

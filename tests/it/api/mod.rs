@@ -2,6 +2,7 @@
 
 mod changes;
 mod command_line;
+mod contents;
 mod coverage;
 mod defaults;
 mod definitions;

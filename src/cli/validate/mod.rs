@@ -3,6 +3,8 @@
 //! Standard output has one line per finding, or one JSON object with `-o json`; standard error has a summary. The exit code is 1 when
 //! anything is refused.
 
+mod contents;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -75,7 +77,10 @@ fn check(files: &[PathBuf], context: Context) -> (usize, Vec<Finding>) {
         context,
         complete: true,
     };
-    let findings = manifest::examine(&sources, purpose);
+    let mut findings = manifest::examine(&sources, purpose);
+    let inside = contents::check(&sources, &findings);
+    findings.extend(inside);
+    manifest::in_order(&mut findings);
     (sources.documents.len(), findings)
 }
 
