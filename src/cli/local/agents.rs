@@ -3,51 +3,28 @@
 //! A pod is two processes, as in a real agent pod: the launcher, which holds the pod's claim token, and the shim, which runs the
 //! user's code. Pods are numbered by slot and generation; as many run as the router's demand asks for.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use serde::Deserialize;
 use tokio::{
+    sync::watch,
     task::JoinSet,
-    time::{MissedTickBehavior, interval},
+    time::{Instant, MissedTickBehavior, interval, sleep},
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    secrets::Secrets,
-    service::{Process, Spec},
+    control::{Control, Demand},
+    pod::{Pod, Pods},
+    waiting::{self, Slots},
+    workdir::shown,
 };
 
 /// How often the demand is read.
 const POLL: Duration = Duration::from_millis(200);
 
-/// How long a launcher may take to end after its shim, and the other way round.
-const GRACE: Duration = Duration::from_secs(15);
-
 /// A pod that ends sooner than this without having worked is started again only after a pause.
 const TOO_SHORT: Duration = Duration::from_secs(2);
-
-/// What all pods of a job share.
-#[derive(Debug, Clone)]
-pub(super) struct Pods {
-    /// This program.
-    pub(super) program: PathBuf,
-    /// Name of the job.
-    pub(super) job: String,
-    /// Most pods at once.
-    pub(super) slots: u32,
-    /// Sessions that one pod runs at once.
-    pub(super) concurrent: u32,
-    /// Sessions that one pod runs in all; 0: no limit.
-    pub(super) sessions_per_pod: u32,
-    /// Directory under which each pod has its own.
-    pub(super) directory: PathBuf,
-    /// Directory of the logs.
-    pub(super) logs: PathBuf,
-    /// What the shim runs: its arguments after `agent exec --directory DIR`.
-    pub(super) agent: Vec<String>,
-    /// Secrets of this run.
-    pub(super) secrets: Secrets,
-}
 
 /// Where the router listens.
 #[derive(Debug, Clone, Deserialize)]
@@ -56,28 +33,17 @@ pub(super) struct RouterUrls {
     pub(super) control_url: String,
 }
 
-#[derive(Debug, Deserialize)]
-struct Demand {
-    waiting: u32,
-    assigned: u32,
-}
-
-/// Starts and ends pods until `cancel`.
-pub(super) async fn run(pods: Pods, router: RouterUrls, cancel: CancellationToken) {
-    let client = reqwest::Client::builder()
-        .no_proxy()
-        .timeout(Duration::from_secs(5))
-        .build()
-        .unwrap_or_default();
+/// Starts and ends pods until `cancel`. Says in `notice` when sessions wait in vain.
+pub(super) async fn run(
+    pods: Pods,
+    router: RouterUrls,
+    control: Control,
+    notice: watch::Sender<Option<String>>,
+    cancel: CancellationToken,
+) {
     let mut running = JoinSet::new();
-    let mut slots: Vec<Slot> = (0..pods.slots)
-        .map(|number| Slot {
-            number,
-            generation: 0,
-            busy: false,
-            failures: 0,
-        })
-        .collect();
+    let mut slots: Vec<Slot> = (0..pods.slots).map(Slot::new).collect();
+    let mut stuck_since = None;
     let mut ticks = interval(POLL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -91,14 +57,16 @@ pub(super) async fn run(pods: Pods, router: RouterUrls, cancel: CancellationToke
                 }
             }
             _ = ticks.tick() => {
-                let Some(demand) = read_demand(&client, &router, &pods).await else { continue };
-                let busy = u32::try_from(slots.iter().filter(|slot| slot.busy).count()).unwrap_or(u32::MAX);
+                let Some(demand) = control.demand().await else { continue };
+                let now = Instant::now();
+                stuck_since = waiting::is_stuck(&demand).then(|| stuck_since.unwrap_or(now));
+                let stuck_for = stuck_since.map(|since| now - since);
+                notice.send_replace(stuck_for.and_then(|stuck_for| say(&pods, &demand, stuck_for, &slots, now)));
+                let busy = u32::try_from(slots.iter().filter(|slot| slot.is_busy()).count()).unwrap_or(u32::MAX);
                 let missing = pods_wanted(&demand, pods.concurrent).min(pods.slots).saturating_sub(busy);
-                for slot in slots.iter_mut().filter(|slot| !slot.busy).take(missing as usize) {
-                    slot.busy = true;
-                    slot.generation += 1;
-                    let pause = slot.pause();
-                    running.spawn(pod(pods.clone(), router.agents_url.clone(), slot.number, slot.generation, pause, cancel.clone()));
+                for slot in slots.iter_mut().filter(|slot| !slot.is_busy()).take(missing as usize) {
+                    let pause = slot.begin(now);
+                    running.spawn(run_pod(pods.clone(), router.agents_url.clone(), control.clone(), (slot.number, slot.generation), pause, cancel.clone()));
                 }
             }
         }
@@ -109,22 +77,39 @@ pub(super) async fn run(pods: Pods, router: RouterUrls, cancel: CancellationToke
 struct Slot {
     number: u32,
     generation: u32,
-    busy: bool,
+    /// When its pod was started, while there is one.
+    since: Option<Instant>,
     failures: u32,
 }
 
 impl Slot {
-    fn ended(&mut self, worked: bool) {
-        self.busy = false;
-        self.failures = if worked { 0 } else { self.failures + 1 };
+    fn new(number: u32) -> Self {
+        Self {
+            number,
+            generation: 0,
+            since: None,
+            failures: 0,
+        }
     }
 
-    fn pause(&self) -> Duration {
+    fn is_busy(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// The next pod; answers how long it waits before it starts.
+    fn begin(&mut self, now: Instant) -> Duration {
+        self.since = Some(now);
+        self.generation += 1;
         if self.failures == 0 {
             Duration::ZERO
         } else {
             Duration::from_millis(250 << self.failures.min(5))
         }
+    }
+
+    fn ended(&mut self, worked: bool) {
+        self.since = None;
+        self.failures = if worked { 0 } else { self.failures + 1 };
     }
 }
 
@@ -133,116 +118,59 @@ fn pods_wanted(demand: &Demand, concurrent: u32) -> u32 {
     (demand.waiting + demand.assigned).div_ceil(concurrent.max(1))
 }
 
-async fn read_demand(client: &reqwest::Client, router: &RouterUrls, pods: &Pods) -> Option<Demand> {
-    let url = format!("{}/demand", router.control_url);
-    let request = client
-        .get(url)
-        .query(&[("job", &pods.job)])
-        .bearer_auth(&pods.secrets.control_token);
-    match request.send().await {
-        Ok(response) => response.error_for_status().ok()?.json().await.ok(),
-        Err(error) => {
-            tracing::debug!(%error, "the router did not tell its demand");
-            None
-        }
-    }
+fn say(
+    pods: &Pods,
+    demand: &Demand,
+    stuck_for: Duration,
+    slots: &[Slot],
+    now: Instant,
+) -> Option<String> {
+    let running = slots
+        .iter()
+        .filter_map(|slot| Some((slot.since?, slot.number)));
+    let view = Slots {
+        oldest: running
+            .min_by_key(|(since, _)| *since)
+            .map(|(since, number)| (now - since, number)),
+        short_lived: slots.iter().map(|slot| slot.failures).max().unwrap_or(0),
+    };
+    let log = pods.log(view.oldest.map_or(0, |(_, slot)| slot));
+    waiting::notice(
+        demand,
+        stuck_for,
+        view,
+        pods.loads.as_deref(),
+        &shown(&log).to_string(),
+    )
 }
 
 /// Runs one pod to its end. Answers its slot and whether it ran long enough to count as having worked.
-async fn pod(
+async fn run_pod(
     pods: Pods,
     router: String,
-    slot: u32,
-    generation: u32,
+    control: Control,
+    (slot, generation): (u32, u32),
     pause: Duration,
     cancel: CancellationToken,
 ) -> (u32, bool) {
     tokio::select! {
         () = cancel.cancelled() => return (slot, true),
-        () = tokio::time::sleep(pause) => {}
+        () = sleep(pause) => {}
     }
-    let started = tokio::time::Instant::now();
-    if let Err(error) = run_pod(&pods, &router, slot, generation, &cancel).await {
-        tracing::warn!(
-            slot,
-            generation,
-            error = format!("{error:#}"),
-            "an agent pod failed"
-        );
+    let started = Instant::now();
+    let pod = Pod {
+        pods: &pods,
+        router: &router,
+        control: &control,
+        slot,
+        generation,
+        cancel: &cancel,
+    };
+    if let Err(error) = pod.run().await {
+        let error = format!("{error:#}");
+        tracing::warn!(slot, generation, error, "an agent pod failed");
     }
     (slot, started.elapsed() > TOO_SHORT)
-}
-
-async fn run_pod(
-    pods: &Pods,
-    router: &str,
-    slot: u32,
-    generation: u32,
-    cancel: &CancellationToken,
-) -> anyhow::Result<()> {
-    let name = format!("agent-{slot}-{generation}");
-    let directory = pods.directory.join(&name);
-    tokio::fs::create_dir_all(&directory).await?;
-    let directory_text = directory.display().to_string();
-    let log = pods.logs.join(format!("agent-{slot}.log"));
-    let mut launcher_args: Vec<String> = [
-        "agent",
-        "launch",
-        "--exit-with-stdin",
-        "--claim-token-stdin",
-    ]
-    .map(str::to_owned)
-    .to_vec();
-    launcher_args.extend([
-        "--router".to_owned(),
-        router.to_owned(),
-        "--directory".to_owned(),
-        directory_text.clone(),
-    ]);
-    launcher_args.extend(["--concurrent".to_owned(), pods.concurrent.to_string()]);
-    launcher_args.extend([
-        "--sessions-per-pod".to_owned(),
-        pods.sessions_per_pod.to_string(),
-    ]);
-    let mut launcher = Process::start(&Spec {
-        name: format!("{name} launcher"),
-        program: pods.program.clone(),
-        args: launcher_args,
-        first_line: Some(pods.secrets.claim_token(&pods.job, slot, generation)),
-        log: log.clone(),
-        announces: false,
-    })
-    .await?;
-    let mut shim_args: Vec<String> = ["agent", "exec", "--exit-with-stdin", "--directory"]
-        .map(str::to_owned)
-        .to_vec();
-    shim_args.push(directory_text);
-    shim_args.extend(pods.agent.iter().cloned());
-    let shim = Process::start(&Spec {
-        name: format!("{name} shim"),
-        program: pods.program.clone(),
-        args: shim_args,
-        first_line: None,
-        log,
-        announces: false,
-    })
-    .await;
-    let mut shim = match shim {
-        Ok(shim) => shim,
-        Err(error) => {
-            launcher.stop(GRACE).await;
-            return Err(error.into());
-        }
-    };
-    tokio::select! {
-        () = cancel.cancelled() => {}
-        _ = launcher.wait() => {}
-        _ = shim.wait() => {}
-    }
-    launcher.terminate();
-    tokio::join!(launcher.stop(GRACE), shim.stop(GRACE));
-    tokio::fs::remove_dir_all(&directory).await?;
-    Ok(())
 }
 
 #[cfg(test)]
@@ -251,21 +179,13 @@ mod tests {
 
     #[test]
     fn as_many_pods_as_sessions_need() {
-        let demand = Demand {
-            waiting: 3,
-            assigned: 6,
+        let demand = |waiting, assigned| Demand {
+            waiting,
+            assigned,
+            idle_claims: 0,
         };
-        assert_eq!(pods_wanted(&demand, 1), 9);
-        assert_eq!(pods_wanted(&demand, 4), 3);
-        assert_eq!(
-            pods_wanted(
-                &Demand {
-                    waiting: 0,
-                    assigned: 0
-                },
-                4
-            ),
-            0
-        );
+        assert_eq!(pods_wanted(&demand(3, 6), 1), 9);
+        assert_eq!(pods_wanted(&demand(3, 6), 4), 3);
+        assert_eq!(pods_wanted(&demand(0, 0), 4), 0);
     }
 }

@@ -18,6 +18,7 @@ use super::{
     progress::{Display, Status, say},
     service::{Process, ServiceError, Spec, keep_running, tail},
     setup::Setup,
+    workdir::shown,
 };
 
 /// How often the driver's status is read.
@@ -63,7 +64,7 @@ pub(super) async fn run(setup: Setup) -> anyhow::Result<ExitCode> {
             Err(error) => tracing::warn!(%error, "a service's task failed"),
         }
     }
-    report(&setup, result?)
+    report(&setup, result?, display.notice())
 }
 
 type Services = JoinSet<Result<(), ServiceError>>;
@@ -80,10 +81,12 @@ async fn conduct(
     if let Some(spec) = setup.plugin_host() {
         start(services, cancel, move |_| spec.clone()).await?;
     }
+    let (notice, told) = watch::channel(None);
+    display.listen(told);
     if let Some(pods) = setup.pods.clone() {
-        let (router, cancel) = (router.clone(), cancel.clone());
+        let (router, control, cancel) = (router.clone(), setup.control(&router)?, cancel.clone());
         services.spawn(async move {
-            agents::run(pods, router, cancel).await;
+            agents::run(pods, router, control, notice, cancel).await;
             Ok(())
         });
     }
@@ -320,26 +323,27 @@ impl Signals {
     }
 }
 
-fn report(setup: &Setup, end: End) -> anyhow::Result<ExitCode> {
-    let output = setup.work.output.display();
+fn report(setup: &Setup, end: End, notice: Option<String>) -> anyhow::Result<ExitCode> {
+    let output = shown(&setup.work.output);
+    let where_to_look = where_to_look(setup, notice);
     match end {
         End::Decided(word) if word.outcome.success => {
             say(&format!(
                 "{}: {}",
                 word.outcome.reason, word.outcome.message
             ));
-            for line in word.summary(&setup.work.output) {
+            for line in word.summary(shown(&setup.work.output)) {
                 say(&line);
             }
             Ok(ExitCode::SUCCESS)
         }
         End::Decided(word) => anyhow::bail!(
-            "{}: {} (what was kept is in {output})",
+            "{}: {} ({where_to_look})",
             word.outcome.reason,
             word.outcome.message
         ),
         End::Deadline => anyhow::bail!(
-            "DeadlineExceeded: the job took longer than activeDeadlineSeconds (what was kept is in {output})"
+            "DeadlineExceeded: the job took longer than activeDeadlineSeconds ({where_to_look})"
         ),
         End::Crashed(status) => {
             anyhow::bail!("BackoffLimitExceeded: the driver ended with {status}")
@@ -351,4 +355,19 @@ fn report(setup: &Setup, end: End) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::from(130))
         }
     }
+}
+
+/// What helps to understand a failure: sessions that waited in vain, what there is, and the logs of the user's own code.
+fn where_to_look(setup: &Setup, notice: Option<String>) -> String {
+    let mut parts: Vec<String> = notice.into_iter().collect();
+    parts.push(format!("what was kept is in {}", shown(&setup.work.output)));
+    let own_code = [
+        (setup.pods.is_some(), "agents", "agent-*.log"),
+        (setup.plugin_host().is_some(), "plug-ins", "plugins.log"),
+    ];
+    for (_, whose, log) in own_code.iter().filter(|(has_any, ..)| *has_any) {
+        let path = setup.logs.join(log);
+        parts.push(format!("the {whose} wrote to {}", shown(&path)));
+    }
+    parts.join("; ")
 }

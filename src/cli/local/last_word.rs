@@ -1,6 +1,6 @@
 //! The driver's last word: how the job ended, and what a person wants to know then.
 
-use std::path::Path;
+use std::fmt::Display;
 
 use anyhow::Context;
 use serde::Deserialize;
@@ -40,7 +40,7 @@ impl LastWord {
     }
 
     /// What a person wants to know at the end.
-    pub(super) fn summary(&self, output: &Path) -> Vec<String> {
+    pub(super) fn summary(&self, output: impl Display) -> Vec<String> {
         let word = &self.parts;
         let Groups {
             target,
@@ -67,7 +67,7 @@ impl LastWord {
             ));
         }
         let samples = word.output["samples"].as_u64().unwrap_or_default();
-        lines.push(format!("samples: {samples} in {}", output.display()));
+        lines.push(format!("samples: {samples} in {output}"));
         lines
     }
 }

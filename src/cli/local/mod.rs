@@ -8,14 +8,18 @@
 
 mod agent_command;
 mod agents;
+mod control;
 mod engines;
 mod inputs;
 mod job;
 mod last_word;
+mod pod;
 mod progress;
+mod python;
 mod secrets;
 mod service;
 mod setup;
+mod waiting;
 mod workdir;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -35,9 +39,9 @@ pub(super) struct Args {
     /// Directory with the model's `tokenizer.json`, for prompts that we have to tokenize; default: the simulated engine's own.
     #[arg(long, value_name = "DIR")]
     tokenizer: Option<PathBuf>,
-    /// Interpreter that runs agents and plug-ins.
-    #[arg(long, value_name = "PATH", default_value = "python3")]
-    python: PathBuf,
+    /// Interpreter that runs agents and plug-ins, Python 3.9 or later [default: python3].
+    #[arg(long, value_name = "PATH")]
+    python: Option<PathBuf>,
     /// The job to run, when the files have several.
     #[arg(long, value_name = "NAME")]
     job: Option<String>,
@@ -60,7 +64,7 @@ fn parse_volume(text: &str) -> Result<(String, PathBuf), String> {
 
 /// Runs the sub-command: 0 when the job succeeded, 1 when it failed or could not start, 130 when it was interrupted.
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let Some(setup) = setup::prepare(&args)? else {
+    let Some(setup) = setup::prepare(&args).await? else {
         return Ok(ExitCode::FAILURE);
     };
     Box::pin(job::run(setup)).await

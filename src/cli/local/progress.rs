@@ -8,6 +8,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::sync::watch;
 
 /// Least time between two plain lines.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
@@ -21,6 +22,15 @@ pub(super) struct Status {
     pub(super) progress: Progress,
     pub(super) teardown: Value,
     pub(super) result: Option<Outcome>,
+    pub(super) recent_failures: Vec<Failure>,
+}
+
+/// Failures of one kind.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct Failure {
+    pub(super) reason: String,
+    pub(super) count: u64,
 }
 
 /// Counters of a run: the `progress` of a job's status.
@@ -84,6 +94,7 @@ pub(super) struct Display {
     last_shown: Option<Instant>,
     tokens: Option<(Instant, u64)>,
     rate: f64,
+    notices: Option<watch::Receiver<Option<String>>>,
 }
 
 impl Display {
@@ -102,7 +113,18 @@ impl Display {
             last_shown: None,
             tokens: None,
             rate: 0.0,
+            notices: None,
         }
+    }
+
+    /// Shows from now on what is said about sessions that no agent takes.
+    pub(super) fn listen(&mut self, notices: watch::Receiver<Option<String>>) {
+        self.notices = Some(notices);
+    }
+
+    /// What is said about sessions that no agent takes.
+    pub(super) fn notice(&self) -> Option<String> {
+        self.notices.as_ref()?.borrow().clone()
     }
 
     /// Shows what the driver says now.
@@ -116,7 +138,7 @@ impl Display {
             self.tokens = Some((now, generated));
         }
         self.tokens.get_or_insert((now, generated));
-        let line = summary(status);
+        let line = summary(status, self.notice().as_deref());
         if let Some(bar) = &self.bar {
             bar.set_length(status.progress.groups.target.max(1));
             bar.set_position(status.progress.groups.kept);
@@ -158,7 +180,7 @@ fn per_second(count: u64, elapsed: Duration) -> f64 {
     count as f64 / elapsed.as_secs_f64().max(1e-3)
 }
 
-fn summary(status: &Status) -> String {
+fn summary(status: &Status, notice: Option<&str>) -> String {
     let Progress {
         step,
         groups,
@@ -179,11 +201,25 @@ fn summary(status: &Status) -> String {
     add(groups.recycled, "recycled");
     add(groups.failed, "failed");
     add(groups.lost, "lost");
-    add(sessions.active, "sessions running");
+    // The driver counts sessions that wait as running.
+    if notice.is_none() {
+        add(sessions.active, "sessions running");
+    }
     add(sessions.infra_failed, "lost sessions");
     add(tokens.generated, "tokens");
     if let Some(mean) = reward_mean {
         line = format!("{line}, reward {mean}");
+    }
+    let most = status
+        .recent_failures
+        .iter()
+        .max_by_key(|failure| failure.count);
+    if let Some(Failure { reason, count }) = most.filter(|failure| failure.count > 0) {
+        let times = if *count == 1 { "time" } else { "times" };
+        line = format!("{line}, {count} {times} {reason}");
+    }
+    if let Some(notice) = notice {
+        line = format!("{line}, {notice}");
     }
     line
 }
@@ -200,8 +236,31 @@ mod tests {
         }))
         .unwrap();
         assert_eq!(
-            summary(&status),
+            summary(&status, None),
             "Running step 0: groups 2/8, 1 filtered, 120 tokens, reward 0.50"
+        );
+    }
+
+    #[test]
+    fn a_line_names_the_most_frequent_failure_and_sessions_that_wait() {
+        let status = |failures: serde_json::Value| -> Status {
+            serde_json::from_value(serde_json::json!({
+                "phase": "Running", "progress": {"groups": {"target": 4}, "sessions": {"active": 8}}, "recentFailures": failures,
+            }))
+            .unwrap()
+        };
+        let several = status(serde_json::json!([
+            {"reason": "session_lost", "message": "m", "count": 1},
+            {"reason": "engine_failed", "message": "m", "count": 3},
+        ]));
+        assert_eq!(
+            summary(&several, None),
+            "Running step 0: groups 0/4, 8 sessions running, 3 times engine_failed"
+        );
+        let waiting = "8 sessions wait for agents (no agent pod runs; log: l)";
+        assert_eq!(
+            summary(&status(serde_json::json!([])), Some(waiting)),
+            format!("Running step 0: groups 0/4, {waiting}")
         );
     }
 }

@@ -12,11 +12,14 @@ use serde_json::{Value, json};
 use super::{
     Args,
     agent_command::{self, FunctionFiles},
-    agents::{Pods, RouterUrls},
+    agents::RouterUrls,
+    control::Control,
     engines::{self, EngineFiles, simulator_config, simulator_spec},
     inputs::{self, Code, Content, Inputs},
     last_word::LastWord,
+    pod::Pods,
     progress::say,
+    python,
     secrets::Secrets,
     service::Spec,
     workdir::{Job, WorkDir},
@@ -36,6 +39,8 @@ pub(super) struct Setup {
     pub(super) simulated_engines: u32,
     pub(super) active_deadline: Option<Duration>,
     pub(super) backoff_limit: u32,
+    /// Where every process writes.
+    pub(super) logs: PathBuf,
     /// The job's spec, with its defaults written out.
     spec: Value,
     program: PathBuf,
@@ -44,17 +49,19 @@ pub(super) struct Setup {
     dataset: PathBuf,
     files: EngineFiles,
     plugin_code: Option<PathBuf>,
-    logs: PathBuf,
+    secrets: Secrets,
 }
 
 /// Reads and checks the manifests, and takes the output directory. `None`: the manifests are wrong, and that has been said.
-pub(super) fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
+pub(super) async fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
     let Some(inputs) = read_inputs(args)? else {
         return Ok(None);
     };
     let engine_urls = engines::running(&args.engines, &inputs)?;
     let program = std::env::current_exe().context("find this program")?;
-    let python = find_python(&args.python)?;
+    let python = python::choose(args.python.as_deref(), runs_python(&inputs))
+        .await?
+        .unwrap_or_else(|| PathBuf::from("python3"));
     let spec_value = inputs::spec_value(&inputs.spec);
     let dataset_sha256 = inputs.dataset.sha256().context("read the data set")?;
     let job = Job {
@@ -132,6 +139,7 @@ pub(super) fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
         },
         plugin_code,
         logs,
+        secrets,
         inputs,
     }))
 }
@@ -163,11 +171,9 @@ fn read_inputs(args: &Args) -> anyhow::Result<Option<Inputs>> {
     )?))
 }
 
-fn find_python(python: &Path) -> anyhow::Result<PathBuf> {
-    if python.components().count() == 1 {
-        return Ok(python.to_owned());
-    }
-    std::path::absolute(python).with_context(|| format!("--python {}", python.display()))
+fn runs_python(inputs: &Inputs) -> bool {
+    let agentic = inputs.spec.generate.agentic.as_ref();
+    inputs.spec.plugins.is_some() || agentic.is_some_and(|agentic| agentic.agent.function.is_some())
 }
 
 fn place_code(work: &WorkDir, name: &str, code: &Code) -> anyhow::Result<PathBuf> {
@@ -214,8 +220,23 @@ fn pods(
         directory: work.run.path().to_owned(),
         logs: logs.to_owned(),
         agent,
+        loads: agentic
+            .agent
+            .function
+            .as_ref()
+            .map(|function| module(&function.path.0, code)),
         secrets: secrets.clone(),
     }))
+}
+
+/// The file of the module of `module.function` where it is among the job's own, else its name.
+fn module(path: &str, code: Option<&Path>) -> String {
+    let module = path.rsplit_once('.').map_or(path, |(module, _)| module);
+    let file = module.replace('.', "/") + ".py";
+    match code {
+        Some(code) if code.join(&file).is_file() => file,
+        _ => format!("the module {module}"),
+    }
 }
 
 fn sessions_at_once(inputs: &Inputs) -> u32 {
@@ -228,6 +249,12 @@ fn sessions_at_once(inputs: &Inputs) -> u32 {
 }
 
 impl Setup {
+    /// The router's control port.
+    pub(super) fn control(&self, router: &RouterUrls) -> anyhow::Result<Control> {
+        let token = &self.secrets.control_token;
+        Ok(Control::new(&router.control_url, token, &self.inputs.name)?)
+    }
+
     /// The command of simulated engine `index`, built from what it announced before.
     pub(super) fn engine_spec(
         &self,

@@ -173,6 +173,15 @@ impl WorkDir {
     }
 }
 
+/// A path as a person would type it: relative when it is below the current directory.
+pub(super) fn shown(path: &Path) -> std::path::Display<'_> {
+    let here = std::env::current_dir().unwrap_or_default();
+    match path.strip_prefix(&here) {
+        Ok(below) if !below.as_os_str().is_empty() => below.display(),
+        _ => path.display(),
+    }
+}
+
 fn at(path: &Path) -> impl FnOnce(io::Error) -> WorkDirError {
     let path = path.display().to_string();
     move |source| WorkDirError::Io { path, source }

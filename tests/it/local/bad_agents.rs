@@ -1,5 +1,7 @@
 //! Agents and data that cannot work: the job ends soon, says why, and leaves no wrong row.
 
+use nix::sys::signal::Signal;
+
 use super::run::{self, AGENT, Ended, Run, tempdir};
 
 /// Runs the agent's job with its code, or something else of the manifest, replaced.
@@ -23,6 +25,35 @@ async fn an_agent_that_cannot_be_imported_ends_the_job_with_its_reason() {
     assert_eq!(ended.code, Some(1), "{}", ended.talk);
     assert!(
         ended.talk.contains("no_such_module_at_all"),
+        "{}",
+        ended.talk
+    );
+    assert!(
+        ended.talk.contains("/.rollout/logs/agent-*.log"),
+        "{}",
+        ended.talk
+    );
+}
+
+#[tokio::test]
+async fn an_agent_that_hangs_when_it_is_imported_is_named_with_its_log() {
+    let home = tempdir();
+    let manifest = home.path().join("job.yaml");
+    let text = std::fs::read_to_string(AGENT).unwrap();
+    let text = text.replace(
+        "    import asyncio\n",
+        "    import asyncio, time\n\n    time.sleep(3600)\n",
+    );
+    std::fs::write(&manifest, text).unwrap();
+    let output = home.path().join("out");
+    let mut run = Run::start(manifest.to_str().unwrap(), &output);
+    run.wait_for_talk("sessions wait for agents (agent.py is being loaded for 10 s; log: ")
+        .await;
+    run.signal(Signal::SIGINT);
+    let ended = run.end().await;
+    assert_eq!(ended.code, Some(130), "{}", ended.talk);
+    assert!(
+        ended.talk.contains("/.rollout/logs/agent-0.log)"),
         "{}",
         ended.talk
     );

@@ -1,6 +1,7 @@
 //! `rollout-operator local` as a person runs it: real child processes, real Python, and `kill -9` of each of them.
 
 mod bad_agents;
+mod refused;
 mod run;
 
 use std::{path::Path, time::Duration};
@@ -146,20 +147,19 @@ async fn nothing_outlives_a_killed_run() {
 }
 
 #[tokio::test]
-async fn a_wrong_manifest_is_refused_before_anything_starts() {
+async fn the_sessions_of_a_killed_pod_end_because_somebody_saw_it_and_not_by_their_heartbeats() {
     let home = tempdir();
     let output = home.path().join("out");
-    let manifest = home.path().join("job.yaml");
-    let text = std::fs::read_to_string(MATH)
-        .unwrap()
-        .replace("batchSize: 12", "batchSize: 2");
-    std::fs::write(&manifest, text).unwrap();
-    let ended = Run::start(manifest.to_str().unwrap(), &output).end().await;
-    assert_eq!(ended.code, Some(1));
+    let mut run = Run::start_with(AGENT, &output, &["--pods", "1"]);
+    run.wait_for_talk(" tokens").await;
+    run.kill_child("agent launch").await;
+    let ended = run.end().await;
+    assert_eq!(ended.code, Some(0), "{}", ended.talk);
+    let failures = run::last_word(&output)["recentFailures"].to_string();
     assert!(
-        ended.talk.contains("spec.rollout.overSampling"),
-        "{}",
+        failures.contains("the pod's launcher ended with signal: 9"),
+        "{failures}\n{}",
         ended.talk
     );
-    assert!(!output.exists());
+    run::verify(&output).await;
 }

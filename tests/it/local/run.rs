@@ -46,9 +46,14 @@ pub(super) struct Ended {
 
 impl Run {
     pub(super) fn start(manifest: &str, output: &Path) -> Self {
+        Self::start_with(manifest, output, &[])
+    }
+
+    pub(super) fn start_with(manifest: &str, output: &Path, more: &[&str]) -> Self {
         let mut child = Command::new(OPERATOR)
             .args(["local", manifest, "--output"])
             .arg(output)
+            .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

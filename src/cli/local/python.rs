@@ -1,0 +1,165 @@
+//! The interpreter of agents and plug-ins: asked for its version before anything is started with it.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+
+use rollout_agent::shim::clean_environment;
+use tokio::{process::Command, time::timeout};
+
+/// What `python3` is called when nobody names one.
+const DEFAULT: &str = "python3";
+
+/// The oldest version that the host runs on.
+const OLDEST: (u32, u32) = (3, 9);
+
+/// How long the interpreter may take to say its version: a cold start from a network file system included.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Understood by every Python.
+const ASK: &str = "import sys; print('%d.%d' % sys.version_info[:2])";
+
+/// What to do about all of it.
+const REMEDY: &str = "name a Python 3.9 or later with --python PATH";
+
+/// A reason why an interpreter cannot run agents and plug-ins.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PythonError {
+    #[error("there is no {DEFAULT} on PATH, and the job has Python code to run; {REMEDY}")]
+    NoDefault,
+    #[error("--python {python}: there is no such program; {REMEDY}", python = .0.display())]
+    Missing(PathBuf),
+    #[error("--python {python}: it is a directory; {REMEDY}, for example {example}", python = .0.display(), example = .0.join("bin/python").display())]
+    Directory(PathBuf),
+    #[error("--python {python}: it is not executable; {REMEDY}, or make it executable", python = .0.display())]
+    NotExecutable(PathBuf),
+    #[error("--python {python}: it cannot be started; {REMEDY}", python = .0.display())]
+    Start(PathBuf, #[source] io::Error),
+    #[error("--python {python}: it did not say its version within {} s; {REMEDY}", PATIENCE.as_secs(), python = .0.display())]
+    Silent(PathBuf),
+    #[error("--python {python}: it is no Python ({said}); {REMEDY}", said = .1, python = .0.display())]
+    NoPython(PathBuf, String),
+    #[error("--python {python}: it is Python {}.{}, agents and plug-ins need 3.9 or later; {REMEDY}", version.0, version.1, python = python.display())]
+    TooOld {
+        python: PathBuf,
+        version: (u32, u32),
+    },
+}
+
+/// The interpreter to use, once it has said that it is new enough. `None`: nobody named one, and nothing needs one.
+pub(super) async fn choose(
+    given: Option<&Path>,
+    is_needed: bool,
+) -> Result<Option<PathBuf>, PythonError> {
+    let python = match given {
+        None if !is_needed => return Ok(None),
+        None => PathBuf::from(DEFAULT),
+        // Children run elsewhere; a bare name is looked up on PATH.
+        Some(path) if path.components().count() > 1 => {
+            std::path::absolute(path).map_err(|error| PythonError::Start(path.to_owned(), error))?
+        }
+        Some(path) => path.to_owned(),
+    };
+    match check(&python).await {
+        Err(PythonError::Missing(_)) if given.is_none() => Err(PythonError::NoDefault),
+        Err(error) => Err(error),
+        Ok(()) => Ok(Some(python)),
+    }
+}
+
+async fn check(python: &Path) -> Result<(), PythonError> {
+    if python.is_dir() {
+        return Err(PythonError::Directory(python.to_owned()));
+    }
+    let asked = Command::new(python)
+        .args(["-c", ASK])
+        .env_clear()
+        .envs(clean_environment(std::env::vars_os(), false, &[]))
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = timeout(PATIENCE, asked)
+        .await
+        .map_err(|_| PythonError::Silent(python.to_owned()))?
+        .map_err(|error| not_started(python, error))?;
+    judge(
+        python,
+        &String::from_utf8_lossy(&output.stdout),
+        &String::from_utf8_lossy(&output.stderr),
+        output.status,
+    )
+}
+
+/// Whether what was said is a version that is new enough.
+fn judge(python: &Path, said: &str, talk: &str, status: ExitStatus) -> Result<(), PythonError> {
+    let python = python.to_owned();
+    let Some(version) = version(said) else {
+        let last = [said, talk]
+            .iter()
+            .find_map(|text| text.trim().lines().last());
+        let what = match last {
+            Some(line) => {
+                let start: String = line.chars().take(200).collect();
+                format!("it said '{start}'")
+            }
+            None => format!("it ended with {status}"),
+        };
+        return Err(PythonError::NoPython(python, what));
+    };
+    if version < OLDEST {
+        return Err(PythonError::TooOld { python, version });
+    }
+    Ok(())
+}
+
+fn not_started(python: &Path, error: io::Error) -> PythonError {
+    let path = python.to_owned();
+    match error.kind() {
+        // A script whose own interpreter is gone is there all the same.
+        io::ErrorKind::NotFound if !python.exists() => PythonError::Missing(path),
+        io::ErrorKind::PermissionDenied => PythonError::NotExecutable(path),
+        _ => PythonError::Start(path, error),
+    }
+}
+
+/// The version in the last line: what the site's own start-up files print comes first.
+fn version(said: &str) -> Option<(u32, u32)> {
+    let (major, minor) = said.trim().lines().last()?.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(output: &str, talk: &str) -> String {
+        let judged = judge(Path::new("P"), output, talk, ExitStatus::default());
+        judged.map_or_else(|error| error.to_string(), |()| "taken".to_owned())
+    }
+
+    #[test]
+    fn a_version_that_is_new_enough_is_taken() {
+        assert_eq!(said("3.9\n", ""), "taken");
+        assert_eq!(said("sitecustomize: hello\n3.14\n", "a warning"), "taken");
+    }
+
+    #[test]
+    fn what_cannot_run_agents_is_refused_with_what_to_do() {
+        let todo = "name a Python 3.9 or later with --python PATH";
+        assert_eq!(
+            said("3.8\n", ""),
+            format!("--python P: it is Python 3.8, agents and plug-ins need 3.9 or later; {todo}")
+        );
+        assert_eq!(
+            said("", "P: import: not found\n"),
+            format!("--python P: it is no Python (it said 'P: import: not found'); {todo}")
+        );
+        assert_eq!(
+            said("", ""),
+            format!("--python P: it is no Python (it ended with exit status: 0); {todo}")
+        );
+    }
+}
