@@ -2,7 +2,7 @@
 //!
 //! An infrastructure failure is counted by *incident*: when an engine dies with a thousand samples in flight, all of them fail of one
 //! cause at one time. A failure belongs to the last incident of its cause when its execution was started before that incident
-//! was seen; the refills that fail again open the next one.
+//! was seen; the refills that fail again open the next one. So `infraFailures` of a job bounds incidents, not samples.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,6 +17,10 @@ pub(crate) struct Budget {
     consecutive_failures: u32,
     consecutive_setups: u32,
     consecutive_filtered: u64,
+    consecutive_skipped: u64,
+    consecutive_unusable: u32,
+    /// What was last said of a reward function that cannot be called.
+    unusable: String,
 }
 
 /// What is spent.
@@ -55,6 +59,24 @@ impl Budget {
         self.bad_rows += 1;
     }
 
+    /// A row that the job leaves out.
+    pub(crate) fn row_skipped(&mut self) {
+        self.consecutive_skipped += 1;
+    }
+
+    pub(crate) fn row_used(&mut self) {
+        self.consecutive_skipped = 0;
+    }
+
+    pub(crate) fn reward_unusable(&mut self, problem: String) {
+        self.consecutive_unusable += 1;
+        self.unusable = problem;
+    }
+
+    pub(crate) fn scored(&mut self) {
+        self.consecutive_unusable = 0;
+    }
+
     pub(crate) fn group_failed(&mut self) {
         self.consecutive_failures += 1;
     }
@@ -69,7 +91,8 @@ impl Budget {
         self.consecutive_filtered = 0;
     }
 
-    pub(crate) fn spent(&self, limits: &Limits) -> Option<Spent> {
+    /// `rows` is one epoch of the data set.
+    pub(crate) fn spent(&self, limits: &Limits, rows: u64) -> Option<Spent> {
         let causes = || {
             self.last_incident
                 .keys()
@@ -79,10 +102,21 @@ impl Budget {
         };
         if self.incidents > limits.infra_incidents {
             return Some(Spent::Failures(format!(
-                "more than {} infrastructure failures ({})",
+                "more than {} infrastructure incidents ({})",
                 limits.infra_incidents,
                 causes()
             )));
+        }
+        if self.consecutive_unusable >= limits.unusable_rewards {
+            return Some(Spent::Failures(format!(
+                "the reward function cannot be used: {}",
+                self.unusable
+            )));
+        }
+        if self.consecutive_skipped >= rows.max(1) {
+            return Some(Spent::Filtered(
+                "every row of the data set was left out".to_owned(),
+            ));
         }
         if self.bad_rows > limits.bad_rows {
             return Some(Spent::Failures(format!(

@@ -49,6 +49,21 @@ pub enum SampleEnd {
     },
 }
 
+/// What came of asking for a reward.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ScoreEnd {
+    /// There is one.
+    Scored,
+    /// It failed for good; another answer may be scored.
+    Failed,
+    /// The reward function itself cannot be called, and hardly ever will: the group fails without a retry, and a few of these with no
+    /// reward in between end the job.
+    Unusable {
+        /// What is wrong with it, for people.
+        problem: String,
+    },
+}
+
 /// What the filter said about a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
@@ -114,15 +129,15 @@ pub enum Event {
         take: TakeId,
         /// The slot.
         slot: u32,
-        /// Whether there is a reward.
-        scored: bool,
+        /// What came of it.
+        end: ScoreEnd,
     },
     /// The answer to [`crate::Command::ScoreGroup`].
     GroupScored {
         /// The take.
         take: TakeId,
-        /// Whether there are rewards.
-        scored: bool,
+        /// What came of it.
+        end: ScoreEnd,
     },
     /// The answer to [`crate::Command::Filter`].
     Filtered {

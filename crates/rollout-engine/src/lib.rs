@@ -40,7 +40,7 @@ pub use book::{Book, BookError, OpenTake, QueueName, Queued, Record, Requeue, So
 pub use command::{Command, JobResult, Reason};
 pub use config::{EngineConfig, Granularity, LadderConfig, Limits, Scoring, Surplus};
 pub use engine::{Engine, Progress};
-pub use event::{Event, SampleEnd, SlotStart, StopCause, Verdict};
+pub use event::{Event, SampleEnd, ScoreEnd, SlotStart, StopCause, Verdict};
 pub use ids::{GroupIndex, SampleKey, Step, TakeId};
 pub use tally::{TakeEnd, Tally};
 pub use teardown::{

@@ -9,7 +9,9 @@ use rollout_session::InvariantError;
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
     /// The file system is full, or a quota is.
-    #[error("no space left to {operation} {path}; nothing of it was written")]
+    #[error(
+        "no space left to {operation} {path}: nothing of it was written; free some, the same job started again goes on where it was"
+    )]
     NoSpace {
         /// What was tried.
         operation: &'static str,
@@ -27,6 +29,14 @@ pub enum OutputError {
         path: PathBuf,
         /// What the system says.
         source: io::Error,
+    },
+    /// A file is where a directory has to be.
+    #[error("cannot create the directory {path}: {file} is a file; choose another place")]
+    FileInTheWay {
+        /// The directory.
+        path: PathBuf,
+        /// The file.
+        file: PathBuf,
     },
     /// The directory belongs to another job.
     #[error(
@@ -102,6 +112,7 @@ impl OutputError {
         match self {
             Self::NoSpace { .. } => "no_space",
             Self::Io { .. } => "io",
+            Self::FileInTheWay { .. } => "file_in_the_way",
             Self::OtherJob { .. } => "other_job",
             Self::UnknownOwner { .. } => "unknown_owner",
             Self::Superseded { .. } => "superseded",

@@ -115,7 +115,15 @@ pub(super) fn create_directory(path: &Path) -> Result<(), OutputError> {
     if path.is_dir() {
         return Ok(());
     }
-    fs::create_dir_all(path).map_err(|source| OutputError::io("create", path, source))?;
+    fs::create_dir_all(path).map_err(|source| {
+        match path.ancestors().find(|place| place.is_file()) {
+            Some(file) => OutputError::FileInTheWay {
+                path: path.to_owned(),
+                file: file.to_owned(),
+            },
+            None => OutputError::io("create", path, source),
+        }
+    })?;
     sync_directory(path)
 }
 
@@ -239,6 +247,24 @@ mod tests {
     }
 
     #[test]
+    fn a_file_in_the_place_of_a_directory_is_named() {
+        let root = tempfile::tempdir().expect("a directory");
+        let file = root.path().join("notes.txt");
+        fs::write(&file, "x").expect("written");
+        for path in [file.clone(), file.join("out"), file.join("out/.rollout")] {
+            let error = create_directory(&path).expect_err("a file is there");
+            assert_eq!(
+                error.to_string(),
+                format!(
+                    "cannot create the directory {}: {} is a file; choose another place",
+                    path.display(),
+                    file.display()
+                )
+            );
+        }
+    }
+
+    #[test]
     fn a_full_file_system_is_named() {
         for (code, label) in [
             (28, "no_space"),
@@ -261,7 +287,7 @@ mod tests {
         );
         assert_eq!(
             error.to_string(),
-            "no space left to write out/a.jsonl; nothing of it was written"
+            "no space left to write out/a.jsonl: nothing of it was written; free some, the same job started again goes on where it was"
         );
     }
 }

@@ -68,7 +68,20 @@ pub enum PluginError {
     },
 }
 
+/// Exceptions that say of a function that it cannot be called at all: not there, not callable like this, or not for this.
+const UNUSABLE: [&str; 4] = [
+    "ImportError",
+    "ModuleNotFoundError",
+    "NotSupported",
+    "TypeError",
+];
+
 impl PluginError {
+    /// Whether the function hardly ever can be called: the next call will say the same.
+    pub fn is_unusable(&self) -> bool {
+        matches!(self, Self::Raised { kind, .. } if UNUSABLE.contains(&kind.as_str()))
+    }
+
     /// Stable name for metrics.
     pub fn label(&self) -> &'static str {
         match self {

@@ -103,6 +103,11 @@ pub enum RewardError {
 }
 
 impl RewardError {
+    /// Whether the reward function cannot be called at all.
+    pub fn is_unusable(&self) -> bool {
+        matches!(self, Self::Plugin(error) if error.is_unusable())
+    }
+
     /// Stable name for metrics and reasons.
     pub fn label(&self) -> &'static str {
         match self {

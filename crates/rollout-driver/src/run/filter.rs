@@ -13,7 +13,7 @@ use super::writing::chain;
 use crate::config::{FilterSpec, FilterType};
 use crate::error::DriverError;
 use crate::output::encode;
-use crate::plugins::{PluginCall, PluginClient};
+use crate::plugins::{PluginCall, PluginClient, PluginError};
 
 /// A filter that raised, or said nothing usable, drops the group with this reason.
 const FILTER_ERROR: &str = "filter_error";
@@ -71,6 +71,17 @@ impl GroupFilter {
                 })
             }
         })
+    }
+
+    /// Finds out at the start whether the user's function is there.
+    pub(super) async fn prepare(&self) -> Result<(), PluginError> {
+        match self {
+            Self::Plugin(plugin) => {
+                let call = PluginCall::Load { path: &plugin.path };
+                plugin.client.call(call, plugin.within).await.map(drop)
+            }
+            Self::None | Self::NonzeroRewardStd | Self::NoAborted => Ok(()),
+        }
     }
 
     /// The verdict about a group, whose samples are encoded when it may be kept. Never fails: what is not an answer, or a sample that

@@ -1,9 +1,10 @@
 //! What tasks report, turned into events of the batch loop.
 
-use rollout_engine::{Event, SampleEnd, SampleKey, TakeId, Verdict};
+use rollout_engine::{Event, SampleEnd, SampleKey, ScoreEnd, TakeId, Verdict};
 use rollout_session::SampleStatus;
 
 use super::report::{Loaded, Report, Unloaded};
+use super::scoring::Unscored;
 use super::shell::Shell;
 use crate::generate::Generated;
 use crate::ledger::Op;
@@ -49,6 +50,9 @@ impl Shell {
             Report::StepWritten(step) => {
                 self.ops.push(Op::StepInOutput { step });
                 self.event(Event::StepWritten);
+            }
+            Report::OutputDelayed(problem) => {
+                self.counters.failed("output_not_written", &problem);
             }
             // A ladder that has begun meanwhile closes what is still closed, and says itself who does not answer.
             Report::NotReopened(error) if self.setup.engine.progress().tearing_down => {
@@ -127,25 +131,30 @@ impl Shell {
         &mut self,
         take: TakeId,
         slot: Option<u32>,
-        rewards: Result<Vec<Option<serde_json::Value>>, String>,
+        rewards: Result<Vec<Option<serde_json::Value>>, Unscored>,
     ) {
         let Some(work) = self.work.get_mut(&take) else {
             return;
         };
-        let scored = match rewards {
+        let end = match rewards {
             Ok(rewards) => {
                 work.set_rewards(slot, rewards);
-                true
+                ScoreEnd::Scored
             }
-            Err(problem) => {
+            Err(Unscored::Failed(problem)) => {
                 tracing::warn!(%take, problem, "a reward failed");
                 self.counters.failed("reward_failed", &problem);
-                false
+                ScoreEnd::Failed
+            }
+            Err(Unscored::Unusable(problem)) => {
+                tracing::warn!(%take, problem, "the reward function cannot be called");
+                self.counters.failed("reward_unusable", &problem);
+                ScoreEnd::Unusable { problem }
             }
         };
         self.event(match slot {
-            Some(slot) => Event::SampleScored { take, slot, scored },
-            None => Event::GroupScored { take, scored },
+            Some(slot) => Event::SampleScored { take, slot, end },
+            None => Event::GroupScored { take, end },
         });
     }
 }

@@ -7,6 +7,7 @@ use rollout_session::Sample;
 use serde_json::Value;
 use sglang_client::Prompt;
 
+use super::scoring::Unscored;
 use crate::dataset::PromptRow;
 use crate::error::{DriverError, LedgerError};
 use crate::generate::Generated;
@@ -54,9 +55,9 @@ pub(super) enum Report {
     Loaded(TakeId, Box<Result<Loaded, Unloaded>>),
     Generated(SampleKey, Box<Generated>),
     /// Rewards of a slot's samples, `None` for those that were left alone.
-    Scored(TakeId, u32, Result<Vec<Option<Value>>, String>),
+    Scored(TakeId, u32, Result<Vec<Option<Value>>, Unscored>),
     /// Rewards of all samples of a group, slot after slot.
-    GroupScored(TakeId, Result<Vec<Option<Value>>, String>),
+    GroupScored(TakeId, Result<Vec<Option<Value>>, Unscored>),
     Filtered(TakeId, Box<Decided>),
     Rung(Rung, RungReport),
     /// The writer committed everything up to this submission, or stopped.
@@ -66,5 +67,7 @@ pub(super) enum Report {
     StepWritten(Step),
     /// The router does not let the job's work in again.
     NotReopened(DriverError),
+    /// The output was not written, and is tried again.
+    OutputDelayed(String),
     Fatal(DriverError),
 }

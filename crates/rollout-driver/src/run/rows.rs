@@ -11,6 +11,9 @@ use crate::dataset::{Cursor, Dataset};
 use crate::generate::PromptMaker;
 use crate::ledger::Ledger;
 
+/// Reason of a take whose prompt is longer than the job allows.
+pub(super) const PROMPT_TOO_LONG: &str = "prompt_too_long";
+
 /// Where prompts are loaded from. Blocking.
 pub(super) struct RowSource {
     pub(super) dataset: Arc<Dataset>,
@@ -40,7 +43,7 @@ impl RowSource {
             if let (Prompt::Ids(ids), Some(limit)) = (&made, self.max_prompt_tokens)
                 && ids.len() > limit
             {
-                return Err(Unloaded::Skipped("prompt_too_long"));
+                return Err(Unloaded::Skipped(PROMPT_TOO_LONG));
             }
             prompt = Some(Arc::new(made));
         }

@@ -9,6 +9,15 @@ use tokio::sync::Semaphore;
 
 use crate::reward::Rewards;
 
+/// Why samples have no rewards.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Unscored {
+    /// These have none; others may.
+    Failed(String),
+    /// The reward function cannot be called at all.
+    Unusable(String),
+}
+
 /// The pool that rewards are computed on.
 #[derive(Debug, Clone)]
 pub(super) struct Scorer {
@@ -19,9 +28,9 @@ pub(super) struct Scorer {
 
 impl Scorer {
     /// One reward per sample; `None` for a sample that keeps what it has: it was aborted, or has its reward.
-    pub(super) async fn score(&self, samples: Vec<Sample>) -> Result<Vec<Option<Value>>, String> {
+    pub(super) async fn score(&self, samples: Vec<Sample>) -> Result<Vec<Option<Value>>, Unscored> {
         let Ok(_permit) = self.permits.acquire().await else {
-            return Err("no reward worker".into());
+            return Err(Unscored::Failed("no reward worker".into()));
         };
         let wanted: Vec<bool> = samples.iter().map(wants_reward).collect();
         let to_score: Vec<Sample> = samples
@@ -31,7 +40,10 @@ impl Scorer {
             .collect();
         let scored = tokio::time::timeout(self.within, self.rewards.score(&to_score))
             .await
-            .map_err(|_| format!("no reward within {} s", self.within.as_secs_f64()))?;
+            .map_err(|_| {
+                let limit = self.within.as_secs_f64();
+                Unscored::Failed(format!("no reward within {limit} s"))
+            })?;
         let mut scored = scored.into_iter();
         let mut rewards = Vec::with_capacity(wanted.len());
         for wanted in wanted {
@@ -41,8 +53,11 @@ impl Scorer {
             }
             match scored.next() {
                 Some(Ok(reward)) => rewards.push(Some(reward)),
-                Some(Err(error)) => return Err(error.to_string()),
-                None => return Err("fewer rewards than samples".into()),
+                Some(Err(error)) if error.is_unusable() => {
+                    return Err(Unscored::Unusable(error.to_string()));
+                }
+                Some(Err(error)) => return Err(Unscored::Failed(error.to_string())),
+                None => return Err(Unscored::Failed("fewer rewards than samples".into())),
             }
         }
         Ok(rewards)

@@ -72,7 +72,7 @@ impl Shell {
         let reports = self.setup.reports.clone();
         let patience = seconds(self.setup.config.timeouts.output_seconds);
         self.tasks.spawn(async move {
-            let report = match write_part(output, kept, patience).await {
+            let report = match write_part(output, kept, patience, &reports).await {
                 Ok(()) => Report::PartWritten,
                 Err(error) => Report::Fatal(error),
             };
@@ -123,7 +123,7 @@ impl Shell {
             let report = match listed {
                 Ok(Ok(groups)) => {
                     summary.kept = groups.iter().map(|group| group.0).collect();
-                    match write_step(output, summary, patience).await {
+                    match write_step(output, summary, patience, &reports).await {
                         Ok(()) => Report::StepWritten(step),
                         Err(error) => Report::Fatal(error),
                     }

@@ -106,6 +106,12 @@ impl Opened {
             plugin_args(&config),
             seconds(timeouts.filter_seconds),
         )?;
+        filter
+            .prepare()
+            .await
+            .map_err(|error| DriverError::Config {
+                problem: format!("spec.rollout.filter: {error}"),
+            })?;
         let engines = u32::try_from(status.engines.len())
             .unwrap_or(u32::MAX)
             .max(1);

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use rollout_engine::{
-    Command, Event, JobResult, Reach, Reason, SampleKey, Step, StopCause, TakeId, TeardownSummary,
+    Command, Event, JobResult, Reach, Reason, Record, SampleKey, Step, StopCause, TakeId,
+    TeardownSummary,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -12,6 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::report::Report;
+use super::rows::PROMPT_TOO_LONG;
 use super::setup::Setup;
 use super::tally::Counters;
 use super::work::Work;
@@ -153,7 +155,12 @@ impl Shell {
                 return;
             };
             match tokio::time::timeout(patience, reports.recv()).await {
-                Ok(Some(report @ (Report::Ledger(_) | Report::PartWritten | Report::Fatal(_)))) => {
+                Ok(Some(
+                    report @ (Report::Ledger(_)
+                    | Report::PartWritten
+                    | Report::OutputDelayed(_)
+                    | Report::Fatal(_)),
+                )) => {
                     self.report(report);
                 }
                 Ok(Some(_)) => {}
@@ -221,6 +228,10 @@ impl Shell {
 
     fn carry_out(&mut self, command: Command) {
         match command {
+            Command::Write(Record::Finished { result }) => {
+                let result = self.explained(result);
+                self.ops.push(Op::Record(Record::Finished { result }));
+            }
             Command::Write(record) => self.ops.push(Op::Record(record)),
             Command::Load { take, group, .. } => self.load(take, group),
             Command::Generate { key } => self.generate(key),
@@ -254,17 +265,43 @@ impl Shell {
         }
     }
 
-    fn finish(&mut self, mut result: JobResult) {
+    fn finish(&mut self, result: JobResult) {
         let rungs = &self.setup.engine.book().rungs;
         if !rungs.is_empty() {
             self.teardown = TeardownSummary::of(rungs);
         }
+        self.result = Some(self.explained(result));
+    }
+
+    /// The batch loop's result, with what only we know of its causes.
+    fn explained(&self, mut result: JobResult) -> JobResult {
+        let mut more = Vec::new();
         if result.reason == Reason::ErrorBudgetExceeded
             && let Some(worst) = self.counters.worst()
+            && !result.message.contains(worst.last_line)
         {
-            result.message = format!("{}; most often {worst}", result.message);
+            more.push(format!("most often {}: {}", worst.reason, worst.last_line));
         }
-        self.result = Some(result);
+        more.extend(self.left_out());
+        for text in more {
+            result.message = format!("{}; {text}", result.message);
+        }
+        result
+    }
+
+    /// How many prompts the job left out, and why.
+    fn left_out(&self) -> Option<String> {
+        let limit = self.setup.config.spec.dataset.max_prompt_tokens?;
+        let total = self.setup.engine.book().total();
+        let count = total.filtered.get(PROMPT_TOO_LONG)?;
+        let rows = self.setup.dataset.rows();
+        let what = match count {
+            1 => "1 prompt was".to_owned(),
+            more => format!("{more} prompts were"),
+        };
+        Some(format!(
+            "{what} left out of a data set of {rows} rows: longer than dataset.maxPromptTokens ({limit} tokens)"
+        ))
     }
 
     pub(super) fn fatal(&mut self, error: DriverError) {

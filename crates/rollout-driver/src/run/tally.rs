@@ -23,6 +23,14 @@ pub(crate) struct Failure {
     pub(crate) count: u64,
 }
 
+/// The most frequent failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Worst<'a> {
+    pub(crate) reason: &'a str,
+    /// Of its last message: in a traceback that is the error itself.
+    pub(crate) last_line: &'a str,
+}
+
 /// Counters of this process.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Counters {
@@ -92,11 +100,11 @@ impl Counters {
         failures
     }
 
-    /// The most frequent failure, in one line.
-    pub(crate) fn worst(&self) -> Option<String> {
+    /// The most frequent failure.
+    pub(crate) fn worst(&self) -> Option<Worst<'_>> {
         let (reason, failure) = *self.by_frequency().first()?;
         let last_line = failure.message.trim().lines().next_back().unwrap_or("");
-        Some(format!("{reason}: {last_line}"))
+        Some(Worst { reason, last_line })
     }
 
     pub(crate) fn kept<'a>(&mut self, samples: impl Iterator<Item = &'a Sample>, key: &str) {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rollout_engine::{GroupIndex, Step};
+use tokio::sync::mpsc;
 
+use super::report::Report;
 use crate::error::DriverError;
 use crate::output::{OutputError, ResultEntry, StepSummary, Writer};
 
@@ -73,9 +75,11 @@ pub(super) async fn write_part(
     output: Arc<Writer>,
     kept: Kept,
     patience: Duration,
+    reports: &Reports,
 ) -> Result<(), DriverError> {
     let Kept { step, group, rows } = kept;
-    persist(patience, move || output.keep(step.0, group.0, &rows)).await
+    let write = move || output.keep(step.0, group.0, &rows);
+    persist(patience, write, |problem| delayed(reports, problem)).await
 }
 
 /// Writes the files of a step, again while the file system refuses, up to a limit.
@@ -83,8 +87,10 @@ pub(super) async fn write_step(
     output: Arc<Writer>,
     summary: StepSummary,
     patience: Duration,
+    reports: &Reports,
 ) -> Result<(), DriverError> {
-    persist(patience, move || output.finish_step(&summary).map(drop)).await
+    let write = move || output.finish_step(&summary).map(drop);
+    persist(patience, write, |problem| delayed(reports, problem)).await
 }
 
 /// Writes how the job ended, again while the file system refuses, up to a limit.
@@ -93,12 +99,19 @@ pub(super) async fn write_result(
     result: ResultEntry,
     patience: Duration,
 ) -> Result<(), DriverError> {
-    persist(patience, move || output.decide(result.clone())).await
+    persist(patience, move || output.decide(result.clone()), |_| {}).await
+}
+
+type Reports = mpsc::UnboundedSender<Report>;
+
+fn delayed(reports: &Reports, problem: &str) {
+    drop(reports.send(Report::OutputDelayed(problem.to_owned())));
 }
 
 async fn persist(
     patience: Duration,
     write: impl Fn() -> Result<(), OutputError> + Send + Sync + 'static,
+    refused: impl Fn(&str),
 ) -> Result<(), DriverError> {
     const PAUSE: Duration = Duration::from_secs(1);
     let deadline = tokio::time::Instant::now() + patience;
@@ -120,6 +133,7 @@ async fn persist(
             }
         };
         tracing::warn!(problem, "the output was not written, trying again");
+        refused(&problem);
         tokio::time::sleep(PAUSE).await;
     }
 }
@@ -145,4 +159,37 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_file_system_is_told_and_tried_again() {
+        let left = Mutex::new(2);
+        let told = Mutex::new(Vec::new());
+        let write = move || {
+            let mut left = left.lock();
+            if *left == 0 {
+                return Ok(());
+            }
+            *left -= 1;
+            let full = std::io::ErrorKind::StorageFull.into();
+            Err(OutputError::NoSpace {
+                operation: "write",
+                path: "out/a".into(),
+                source: full,
+            })
+        };
+        let refused = |problem: &str| told.lock().push(problem.to_owned());
+        persist(Duration::from_mins(10), write, refused)
+            .await
+            .unwrap();
+        let told = told.into_inner();
+        assert_eq!(told.len(), 2);
+        assert!(told[0].contains("free some"), "{told:?}");
+    }
 }

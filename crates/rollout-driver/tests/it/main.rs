@@ -13,6 +13,7 @@ mod configuration;
 mod faults;
 mod ledger;
 mod outputs;
+mod plugin_jobs;
 mod plugins;
 mod restarts;
 mod rig;

@@ -147,3 +147,16 @@ async fn a_decided_job_without_its_ledger_stays_decided() {
     assert_eq!(job.manifest().steps.len(), 1, "no further step was begun");
     pool.stop().await;
 }
+
+#[tokio::test]
+async fn an_output_below_a_file_is_refused_with_the_files_name() {
+    let mut job = Job::new("http://127.0.0.1:9", &json!({}));
+    let file = job.directory.path().join("notes.txt");
+    std::fs::write(&file, "mine").unwrap();
+    job.config["output_dir"] = json!(file.join("out"));
+    let error = job.run().await.unwrap_err().to_string();
+    let expected = format!("{} is a file; choose another place", file.display());
+    assert!(error.contains(&expected), "{error}");
+    assert_eq!(std::fs::read(&file).unwrap(), b"mine");
+    assert_eq!(job.last_word()["result"]["reason"], "crashed");
+}

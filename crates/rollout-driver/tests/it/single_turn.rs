@@ -1,15 +1,8 @@
 //! Jobs that generate by `/generate`.
 
-use std::path::Path;
-use std::sync::Arc;
-
-use parking_lot::Mutex;
 use rollout_engine::Reason;
 use rollout_session::SampleStatus;
 use serde_json::json;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::UnixListener;
-use tokio::task::JoinSet;
 
 use crate::rig::{Job, Pool, SUMS, engine, slow_engine};
 
@@ -94,6 +87,26 @@ async fn prompts_that_are_too_long_are_left_out_and_counted() {
         job.manifest().steps[0].ledger.filtered["prompt_too_long"],
         1
     );
+    let said = "1 prompt was left out of a data set of 3 rows: longer than dataset.maxPromptTokens (100 tokens)";
+    assert!(result.message.contains(said), "{}", result.message);
+    assert_eq!(
+        job.run().await.unwrap(),
+        result,
+        "a later start says the same"
+    );
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn when_all_prompts_are_too_long_the_job_ends_with_the_limits_name() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = tokenized(&pool, &json!({"dataset": {"maxPromptTokens": 2}}));
+    let result = job.run().await.unwrap();
+    assert_eq!(result.reason, Reason::DatasetExhausted);
+    assert_eq!(
+        result.message,
+        "every row of the data set was left out; 6 prompts were left out of a data set of 6 rows: longer than dataset.maxPromptTokens (2 tokens)"
+    );
     pool.stop().await;
 }
 
@@ -133,73 +146,4 @@ async fn groups_whose_rewards_do_not_differ_are_filtered_with_the_reason() {
     );
     assert!(!filtered.is_empty());
     pool.stop().await;
-}
-
-#[tokio::test]
-async fn a_plugin_decides_about_groups_and_one_that_raises_drops_them() {
-    let pool = Pool::start(vec![engine(&SUMS)]).await;
-    let mut job = Job::new(
-        &pool.control_url,
-        &json!({"rollout": {"batchSize": 2, "filter": {"type": "Plugin", "plugin": "hooks.keep"}}}),
-    );
-    let socket = job.directory.path().join("plugins.sock");
-    job.config["plugin_socket"] = json!(socket);
-    let host = Host::start(&socket, |call| match call {
-        0 => json!({"error": {"type": "ValueError", "message": "no", "traceback": "..."}}),
-        1 => json!({"result": {"keep": false, "reason": "too_easy"}}),
-        2 => json!({"result": "yes"}),
-        _ => json!({"result": {"keep": true, "reason": null}}),
-    });
-    let result = job.run().await.unwrap();
-    assert!(result.success, "{}", job.last_word());
-    let filtered = &job.manifest().steps[0].ledger.filtered;
-    assert_eq!((filtered["filter_error"], filtered["too_easy"]), (2, 1));
-    let request = host.requests.lock()[0].clone();
-    assert_eq!(request["call"], "filter");
-    assert_eq!(request["path"], "hooks.keep");
-    assert_eq!(request["args"]["n_samples_per_prompt"], 2);
-    assert_eq!(request["samples"].as_array().unwrap().len(), 2);
-    pool.stop().await;
-}
-
-/// A plug-in host that answers by the number of the call.
-struct Host {
-    requests: Arc<Mutex<Vec<serde_json::Value>>>,
-    _tasks: JoinSet<()>,
-}
-
-impl Host {
-    fn start(
-        socket: &Path,
-        answer: impl Fn(usize) -> serde_json::Value + Send + Sync + 'static,
-    ) -> Self {
-        let listener = UnixListener::bind(socket).unwrap();
-        let requests = Arc::new(Mutex::new(Vec::new()));
-        let (seen, answer) = (Arc::clone(&requests), Arc::new(answer));
-        let mut tasks = JoinSet::new();
-        tasks.spawn(async move {
-            let mut connections = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                let (seen, answer) = (Arc::clone(&seen), Arc::clone(&answer));
-                connections.spawn(async move {
-                    let (read, mut write) = stream.into_split();
-                    let mut lines = BufReader::new(read).lines();
-                    while let Ok(Some(line)) = lines.next_line().await {
-                        let request: serde_json::Value = serde_json::from_str(&line).unwrap();
-                        let mut reply = {
-                            let mut seen = seen.lock();
-                            seen.push(request.clone());
-                            answer(seen.len() - 1)
-                        };
-                        reply["id"] = request["id"].clone();
-                        write.write_all(format!("{reply}\n").as_bytes()).await.ok();
-                    }
-                });
-            }
-        });
-        Self {
-            requests,
-            _tasks: tasks,
-        }
-    }
 }

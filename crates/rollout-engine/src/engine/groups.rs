@@ -5,7 +5,7 @@ use crate::book::{QueueName, Queued, Record, Requeue, Source};
 use crate::budget::Spent;
 use crate::command::{Command, Reason};
 use crate::config::{Granularity, Scoring, Surplus};
-use crate::event::{SlotStart, Verdict};
+use crate::event::{ScoreEnd, SlotStart, Verdict};
 use crate::group::{Group, Phase, Slot, SlotState};
 use crate::ids::{GroupIndex, SampleKey, TakeId};
 use crate::schedule::{Load, has_capacity};
@@ -68,6 +68,7 @@ impl Engine {
         if group.phase != Phase::Loading {
             return;
         }
+        self.budget.row_used();
         group.phase = Phase::Working;
         let never_scored = self.config.scoring == Scoring::None;
         for slot in 0..self.config.samples_per_prompt {
@@ -111,6 +112,7 @@ impl Engine {
     pub(super) fn prompt_skipped(&mut self, take: TakeId, reason: String) {
         if self.groups.contains_key(&take) {
             self.budget.group_filtered();
+            self.budget.row_skipped();
             self.end(take, TakeEnd::Filtered(reason), None, false);
         }
     }
@@ -141,7 +143,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn sample_scored(&mut self, take: TakeId, slot: u32, scored: bool) {
+    pub(super) fn sample_scored(&mut self, take: TakeId, slot: u32, end: ScoreEnd) {
         let Some(state) = self
             .groups
             .get_mut(&take)
@@ -152,30 +154,40 @@ impl Engine {
         if state.state != SlotState::Generated {
             return;
         }
-        if !scored {
-            self.fail_group(take, "reward_failed", true);
-            return;
+        if end == ScoreEnd::Scored {
+            state.state = SlotState::Done;
         }
-        state.state = SlotState::Done;
-        self.group_moved(take);
+        self.score_ended(take, end);
     }
 
-    pub(super) fn group_scored(&mut self, take: TakeId, scored: bool) {
+    pub(super) fn group_scored(&mut self, take: TakeId, end: ScoreEnd) {
         let Some(group) = self.groups.get_mut(&take) else {
             return;
         };
         if group.phase != Phase::Scoring {
             return;
         }
-        if !scored {
-            self.fail_group(take, "reward_failed", true);
-            return;
+        if end == ScoreEnd::Scored {
+            group.phase = Phase::Working;
+            for slot in &mut group.slots {
+                slot.state = SlotState::Done;
+            }
         }
-        group.phase = Phase::Working;
-        for slot in &mut group.slots {
-            slot.state = SlotState::Done;
+        self.score_ended(take, end);
+    }
+
+    fn score_ended(&mut self, take: TakeId, end: ScoreEnd) {
+        match end {
+            ScoreEnd::Scored => {
+                self.budget.scored();
+                self.group_moved(take);
+            }
+            ScoreEnd::Failed => self.fail_group(take, "reward_failed", true),
+            ScoreEnd::Unusable { problem } => {
+                self.budget.reward_unusable(problem);
+                self.fail_group(take, "reward_unusable", false);
+            }
         }
-        self.group_moved(take);
     }
 
     pub(super) fn filtered(&mut self, take: TakeId, verdict: Verdict) {
@@ -324,10 +336,12 @@ impl Engine {
     }
 
     pub(super) fn budget_to_close(&self) -> Option<(Reason, String)> {
-        Some(match self.budget.spent(&self.config.limits)? {
-            Spent::Failures(message) => (Reason::ErrorBudgetExceeded, message),
-            Spent::Filtered(message) => (Reason::DatasetExhausted, message),
-        })
+        Some(
+            match self.budget.spent(&self.config.limits, self.config.rows)? {
+                Spent::Failures(message) => (Reason::ErrorBudgetExceeded, message),
+                Spent::Filtered(message) => (Reason::DatasetExhausted, message),
+            },
+        )
     }
 }
 

@@ -159,8 +159,8 @@ impl Engine {
             Event::PromptRefused { take } => self.prompt_refused(take),
             Event::PromptSkipped { take, reason } => self.prompt_skipped(take, reason),
             Event::SampleEnded { key, end } => self.sample_ended(key, end, now),
-            Event::SampleScored { take, slot, scored } => self.sample_scored(take, slot, scored),
-            Event::GroupScored { take, scored } => self.group_scored(take, scored),
+            Event::SampleScored { take, slot, end } => self.sample_scored(take, slot, end),
+            Event::GroupScored { take, end } => self.group_scored(take, end),
             Event::Filtered { take, verdict } => self.filtered(take, verdict),
             Event::Stop(cause) => self.stop_requested(cause),
             Event::RungEnded { rung, mut report } => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use rollout_engine::{
     Command, EngineConfig, Event, Granularity, LadderConfig, Reason, Rung, RungOutcome, RungReport,
-    SampleEnd, Scoring, SlotStart, StopCause, Surplus, Verdict,
+    SampleEnd, ScoreEnd, Scoring, SlotStart, StopCause, Surplus, Verdict,
 };
 
 use crate::rig::{Rig, replay};
@@ -108,6 +108,18 @@ fn config() -> impl Strategy<Value = EngineConfig> {
         )
 }
 
+fn reward(dice: &mut Dice, weather: &Weather) -> ScoreEnd {
+    if !dice.percent(weather.reward_fails) {
+        return ScoreEnd::Scored;
+    }
+    if dice.percent(75) {
+        return ScoreEnd::Failed;
+    }
+    ScoreEnd::Unusable {
+        problem: "no such function".into(),
+    }
+}
+
 fn sample_end(dice: &mut Dice, weather: &Weather, tearing_down: bool) -> SampleEnd {
     if tearing_down && dice.percent(50) {
         return SampleEnd::Aborted {
@@ -171,12 +183,12 @@ fn answer(rig: &mut Rig, dice: &mut Dice, weather: &Weather) {
             rig.send(Event::SampleEnded { key, end });
         }
         Command::Score { take, slot } => {
-            let scored = !dice.percent(weather.reward_fails);
-            rig.send(Event::SampleScored { take, slot, scored });
+            let end = reward(dice, weather);
+            rig.send(Event::SampleScored { take, slot, end });
         }
         Command::ScoreGroup { take } => {
-            let scored = !dice.percent(weather.reward_fails);
-            rig.send(Event::GroupScored { take, scored });
+            let end = reward(dice, weather);
+            rig.send(Event::GroupScored { take, end });
         }
         Command::Filter { take } => {
             let verdict = if dice.percent(weather.drop) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rollout_engine::{
     Book, Command, Engine, EngineConfig, Event, JobResult, Record, Rung, RungOutcome, RungReport,
-    SampleEnd, SampleKey, Step, TakeEnd, TakeId, Verdict,
+    SampleEnd, SampleKey, ScoreEnd, Step, TakeEnd, TakeId, Verdict,
 };
 
 /// The engine, the records that it wrote, and the commands that nobody answered yet.
@@ -99,7 +99,7 @@ impl Rig {
             self.send(Event::SampleScored {
                 take,
                 slot,
-                scored: true,
+                end: ScoreEnd::Scored,
             });
         }
     }
