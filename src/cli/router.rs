@@ -109,7 +109,7 @@ struct Settings {
     #[arg(long, value_name = "SECONDS")]
     engine_silence_seconds: Option<NonZero<u64>>,
 
-    /// Seconds that requests in flight get to end when the router is told to stop.
+    /// Seconds in which everything is ended and answered when the router is told to stop [default: 10].
     #[arg(long, value_name = "SECONDS")]
     shutdown_seconds: Option<u64>,
 }

@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::engines::{Engine, Upstream};
 use crate::flights::{Flights, Sent, Ticket};
+use crate::last_call::LastCall;
 
 /// What became of the requests of one engine. `aborted`, `left` and `unproven` add up to all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -41,6 +42,7 @@ pub(crate) struct Aborter {
     pub(crate) flights: Arc<Flights>,
     pub(crate) tasks: TaskTracker,
     pub(crate) stopping: CancellationToken,
+    pub(crate) last_call: Arc<LastCall>,
     pub(crate) repeat: Duration,
     pub(crate) orphan: Duration,
 }
@@ -128,6 +130,7 @@ impl Aborter {
         tokio::select! {
             _ = tokio::time::timeout_at(deadline, rounds) => {}
             () = self.flights.wait_for_end(&numbers) => {}
+            () = self.last_call.reports_due() => {}
         }
         if targets.iter().all(|target| self.is_told(target)) {
             progress.told.lock().get_or_insert(started.elapsed());

@@ -116,8 +116,10 @@ pub struct Times {
     pub engine_silence: Duration,
     /// For the engines to decode the texts of one collection.
     pub decode: Duration,
-    /// For requests to end after the router was told to stop.
+    /// For everything to end and to be answered after the router was told to stop.
     pub shutdown: Duration,
+    /// How long a router that stops still listens, after the last call of a client that is connected.
+    pub linger: Duration,
 }
 
 impl Default for Times {
@@ -141,6 +143,7 @@ impl Default for Times {
             engine_silence: seconds(60),
             decode: seconds(10),
             shutdown: seconds(10),
+            linger: Duration::from_millis(250),
         }
     }
 }

@@ -101,6 +101,11 @@ struct Verdict {
 }
 
 impl ApiError {
+    /// The router ends, and with it every session.
+    pub(crate) fn router_stops() -> Self {
+        Self::RolloutClosed("the router is stopping".to_owned())
+    }
+
     fn verdict(&self) -> Verdict {
         use StatusCode as S;
         let (status, code, retry) = match self {
@@ -161,5 +166,63 @@ impl ApiError {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         headers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ApiError as E;
+    use crate::jobs::Stale;
+
+    /// Status, code, and what a client is told about a repetition, of every error.
+    #[test]
+    fn a_client_is_told_when_a_repetition_cannot_help() {
+        let text = String::new;
+        let stale = E::StaleGeneration {
+            slot: text(),
+            generation: 1,
+            why: Stale::Ended(1),
+        };
+        let length = E::ContextLength { limit: 1, used: 2 };
+        for (error, status, code, retry) in [
+            // The client's fault, or the end: the same request gets the same answer.
+            (E::BadRequest(text()), 400, "invalid_request_error", "false"),
+            (length, 400, "context_length_exceeded", "false"),
+            (E::Unauthorized(""), 401, "invalid_token", "false"),
+            (E::Forbidden(text()), 403, "forbidden", "false"),
+            (
+                E::SessionNotFound(text()),
+                404,
+                "session_not_found",
+                "false",
+            ),
+            (E::NotFound(text()), 404, "not_found", "false"),
+            (E::MethodNotAllowed, 405, "method_not_allowed", "false"),
+            (stale, 409, "stale_generation", "false"),
+            (E::Conflict(text()), 409, "conflict", "false"),
+            (E::RolloutClosed(text()), 410, "rollout_closed", "false"),
+            (
+                E::SessionEnded { outcome: "" },
+                410,
+                "session_ended",
+                "false",
+            ),
+            (E::TooLarge(text()), 413, "too_large", "false"),
+            (E::TooMany(text()), 429, "too_many", "false"),
+            // Not the client's fault, and nothing was recorded: clients repeat these by their status.
+            (E::RequestTimeout, 408, "request_timeout", ""),
+            (E::Internal(text()), 500, "internal", ""),
+            (E::Transport(text()), 502, "engine_transport", ""),
+            (E::BadReply(text()), 502, "engine_reply", ""),
+            (E::NoEngine(text()), 503, "no_engine", "true"),
+            (E::EngineTimeout(1), 504, "engine_timeout", ""),
+            (E::EngineSilent(text()), 504, "engine_silent", ""),
+        ] {
+            assert_eq!((error.status().as_u16(), error.code()), (status, code));
+            let headers = error.headers();
+            let told = headers.get("x-should-retry");
+            let told = told.map_or("", |value| value.to_str().unwrap());
+            assert_eq!(told, retry, "{code}");
+        }
     }
 }

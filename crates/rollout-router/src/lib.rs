@@ -32,6 +32,7 @@ mod handlers;
 mod headers;
 mod id;
 mod jobs;
+mod last_call;
 mod metrics;
 mod relay;
 mod route;

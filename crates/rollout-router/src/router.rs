@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::HeaderMap;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -16,6 +17,7 @@ use crate::flights::{FenceScope, Flights};
 use crate::headers;
 use crate::id::HexId;
 use crate::jobs::Jobs;
+use crate::last_call::LastCall;
 use crate::metrics::Metrics;
 use crate::route::Listener;
 use crate::service::Service;
@@ -43,6 +45,7 @@ pub(crate) struct Inner {
     pub(crate) metrics: Metrics,
     pub(crate) tasks: TaskTracker,
     pub(crate) stopping: CancellationToken,
+    pub(crate) last_call: Arc<LastCall>,
     advertised: OnceLock<String>,
 }
 
@@ -57,11 +60,13 @@ impl Router {
         let flights = Arc::new(Flights::default());
         let tasks = TaskTracker::new();
         let stopping = CancellationToken::new();
+        let last_call = Arc::new(LastCall::default());
         let aborter = Aborter {
             upstream: upstream.clone(),
             flights: Arc::clone(&flights),
             tasks: tasks.clone(),
             stopping: stopping.clone(),
+            last_call: Arc::clone(&last_call),
             repeat: config.times.abort_repeat,
             orphan: config.times.orphan,
         };
@@ -76,6 +81,7 @@ impl Router {
             jobs: Jobs::default(),
             metrics: Metrics::new(),
             stopping,
+            last_call,
             advertised,
             engines,
             upstream,
@@ -103,19 +109,24 @@ impl Router {
         self.inner.instance
     }
 
-    /// Ends everything: no new work, what is in flight is aborted at the engines, within the shutdown time.
+    /// Ends everything within the shutdown time: no new work, what is in flight is aborted at the engines, who waits is answered.
     pub async fn stop(&self) {
+        let begun = Instant::now();
+        self.end_work(begun).await;
+        self.end_rest(begun).await;
+    }
+
+    /// The first three quarters of the shutdown time: fences, aborts, and lets everything be answered.
+    pub(crate) async fn end_work(&self, begun: Instant) {
         let inner = &self.inner;
+        let shutdown = inner.config.times.shutdown;
         inner.stopping.cancel();
         let (_, sent) = inner.flights.fence(FenceScope::All);
         for (_, job) in inner.jobs.all() {
             job.work.notify_waiters();
             job.news.notify_waiters();
         }
-        let aborted = inner
-            .aborter
-            .abort_until_ended(sent, inner.config.times.shutdown)
-            .await;
+        let aborted = inner.aborter.abort_until_ended(sent, shutdown / 2).await;
         for report in aborted {
             tracing::info!(
                 engine = report.url,
@@ -125,8 +136,19 @@ impl Router {
                 "stopped"
             );
         }
+        let last_call = &inner.last_call;
+        last_call
+            .answered(begun + shutdown / 2, begun + shutdown / 4 * 3)
+            .await;
+    }
+
+    /// The rest of the time: what still waits is told that it waits in vain.
+    pub(crate) async fn end_rest(&self, begun: Instant) {
+        let inner = &self.inner;
+        inner.last_call.close();
         inner.tasks.close();
-        let _ = tokio::time::timeout(inner.config.times.shutdown, inner.tasks.wait()).await;
+        let end = begun + inner.config.times.shutdown;
+        let _ = tokio::time::timeout_at(end, inner.tasks.wait()).await;
     }
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {

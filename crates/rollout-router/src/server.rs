@@ -10,6 +10,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -67,6 +68,7 @@ impl Router {
         let config = &self.inner().config;
         self.inner().advertise(format!("http://{agents_address}"));
         let connections = TaskTracker::new();
+        let acceptors = TaskTracker::new();
         let drain = CancellationToken::new();
         let accepting = CancellationToken::new();
         for (listener, service) in [
@@ -82,19 +84,30 @@ impl Router {
                 drain: drain.clone(),
             };
             let accepting = accepting.clone();
-            connections.spawn(async move {
+            acceptors.spawn(async move {
                 accepting
                     .run_until_cancelled(acceptor.accept(listener))
                     .await;
             });
         }
         cancel.cancelled().await;
+        let begun = Instant::now();
         // Clients that ask now are told that the rollout is closed; those that wait get their last word.
-        self.stop().await;
+        self.end_work(begun).await;
+        connections.close();
+        let said_all = async {
+            tokio::select! {
+                () = self.inner().last_call.quiet(config.times.linger) => {}
+                () = connections.wait() => {}
+            }
+        };
+        let _ = tokio::time::timeout_at(begun + config.times.shutdown / 4 * 3, said_all).await;
         accepting.cancel();
         drain.cancel();
-        connections.close();
-        let _ = tokio::time::timeout(config.times.shutdown, connections.wait()).await;
+        acceptors.close();
+        let ended =
+            async { tokio::join!(self.end_rest(begun), acceptors.wait(), connections.wait()) };
+        let _ = tokio::time::timeout_at(begun + config.times.shutdown, ended).await;
         Ok(())
     }
 }

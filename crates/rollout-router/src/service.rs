@@ -38,7 +38,13 @@ impl Service {
         B::Error: std::fmt::Display,
     {
         let (parts, body) = request.into_parts();
-        match self.serve(&parts, body).await {
+        let _answering = self.inner.last_call.answering(&parts.method);
+        let answer = tokio::select! {
+            biased;
+            answer = self.serve(&parts, body) => answer,
+            () = self.inner.last_call.closing() => Err(ApiError::router_stops()),
+        };
+        match answer {
             Ok(response) => response,
             Err(error) => {
                 self.inner.metrics.refused(error.code());

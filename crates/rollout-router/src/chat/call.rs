@@ -70,11 +70,23 @@ pub(super) async fn run(inner: Arc<Inner>, session: Arc<Session>, plan: CallPlan
     let started = Instant::now();
     let clients = plan.reply.clone();
     let flight = plan.ticket.number();
+    let over = session_over(&session, plan.epoch);
+    let closing = inner.last_call.closing();
     let work = work(&inner, &session, plan);
-    tokio::pin!(work);
+    tokio::pin!(work, over, closing);
     let reply = loop {
         tokio::select! {
+            biased;
             reply = &mut work => break reply,
+            error = &mut over => {
+                // Nothing of it is recorded any more: its client need not wait for the engine.
+                let reply = Reply::from(&error);
+                inner.metrics.turn(started.elapsed(), reply.status);
+                clients.send_replace(Some(reply));
+                let _ = tokio::time::timeout(inner.config.times.orphan, work).await;
+                return;
+            }
+            () = &mut closing => break Reply::from(&ApiError::router_stops()),
             () = clients.closed() => {}
         }
         if !listed.unlist_if_abandoned(&clients) {
@@ -93,6 +105,27 @@ pub(super) async fn run(inner: Arc<Inner>, session: Arc<Session>, plan: CallPlan
     };
     inner.metrics.turn(started.elapsed(), reply.status);
     clients.send_replace(Some(reply));
+}
+
+/// Waits until the session takes no turn of this epoch any more. Answers why.
+async fn session_over(session: &Session, epoch: u64) -> ApiError {
+    loop {
+        let changed = session.changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        {
+            let state = session.state.lock();
+            if state.forest.epoch() != epoch {
+                return match ended(&state, session.id) {
+                    ApiError::SessionNotFound(_) => {
+                        ApiError::RolloutClosed("the session was deleted".to_owned())
+                    }
+                    error => error,
+                };
+            }
+        }
+        changed.await;
+    }
 }
 
 async fn work(inner: &Arc<Inner>, session: &Arc<Session>, mut plan: CallPlan) -> Reply {

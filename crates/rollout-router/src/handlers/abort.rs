@@ -128,14 +128,17 @@ pub(crate) async fn agent_abort(
     ));
     let (sessions, held) = announce(inner, &scope, &order);
     let deadline = Instant::now() + timeout.max(drain) + REPORT_GRACE;
-    let in_time = tokio::time::timeout_at(deadline, all_ended(inner, &held)).await;
-    if in_time.is_err() {
+    let late = tokio::select! {
+        in_time = tokio::time::timeout_at(deadline, all_ended(inner, &held)) => in_time.is_err(),
+        () = inner.last_call.reports_due() => true,
+    };
+    if late {
         for (session, _, _) in &held {
             let error = "the launcher did not report after the abort".to_owned();
             ending::end(inner, session, Report::plain(Outcome::Aborted, Some(error)));
         }
     }
-    json(&summary(sessions, &held, in_time.is_err()))
+    json(&summary(sessions, &held, late))
 }
 
 type Held = (Arc<Session>, Holder, Arc<AbortOrder>);

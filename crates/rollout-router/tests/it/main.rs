@@ -10,6 +10,7 @@
     reason = "bodies are written where they are used"
 )]
 
+mod abort;
 mod agent_abort;
 mod claims;
 mod disconnect;
@@ -27,5 +28,6 @@ mod retry;
 mod security;
 mod server;
 mod silence;
+mod stop;
 mod stream;
 mod support;
