@@ -105,12 +105,23 @@ impl Sources {
             return self.fault(file, None, format!("larger than {} MiB", MAX_BYTES >> 20));
         }
         match std::str::from_utf8(&bytes) {
-            Ok(text) => self.text(file, text),
+            Ok(text) => self.whole(file, text),
             Err(error) => {
                 let good = &bytes[..error.valid_up_to()];
                 let line = good.split(|byte| *byte == b'\n').count();
                 self.fault(file, Some(line), "not UTF-8 text".to_owned());
             }
+        }
+    }
+
+    /// A file in which nothing is was meant to have something.
+    fn whole(&mut self, file: &str, text: &str) {
+        let before = (self.documents.len(), self.findings.len());
+        self.text(file, text);
+        if before == (self.documents.len(), self.findings.len()) {
+            let message = "has no object: it is empty, or has only comments".to_owned();
+            let finding = Finding::of_file(&file.into(), Severity::Warning, message);
+            self.findings.push(finding);
         }
     }
 

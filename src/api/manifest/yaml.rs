@@ -83,10 +83,51 @@ fn scan_fault(error: &ScanError) -> Fault {
     if let Some(start) = message.find(" at byte") {
         message.truncate(start);
     }
+    if let Some(hint) = instead(&message) {
+        message = format!("{hint} ({message})");
+    }
     Fault {
         line: error.marker().line(),
         message,
     }
+}
+
+/// What to write, by what the parser stumbled over.
+fn instead(message: &str) -> Option<&'static str> {
+    const HINTS: [(&str, &str); 9] = [
+        ("tab", "YAML indents with spaces: replace the tab"),
+        (
+            "mapping values are not allowed",
+            "a second \": \" on a line, or a line that is indented too far: put a text with a colon in quotes, or align the line",
+        ),
+        (
+            "block mapping",
+            "this line does not fit those above: fields of one object begin in the same column, and a list item begins with \"- \"",
+        ),
+        (
+            "block collection",
+            "this line does not fit those above: items of one list begin in the same column",
+        ),
+        (
+            "flow mapping",
+            "a { is not closed, or a comma is missing: put a text with , : { or } in quotes",
+        ),
+        (
+            "flow sequence",
+            "a [ is not closed, or a comma is missing: put a text with , [ or ] in quotes",
+        ),
+        (
+            "unknown anchor",
+            "a text cannot begin with * without quotes: put it in quotes; an alias needs its anchor (&name) before it in the same document",
+        ),
+        (
+            "unexpected character",
+            "a text cannot begin with this character without quotes: put it in quotes",
+        ),
+        ("quote", "put the missing quote at the end of the text"),
+    ];
+    let hint = HINTS.iter().find(|(said, _)| message.contains(said));
+    hint.map(|(_, hint)| *hint)
 }
 
 #[derive(Default)]
@@ -255,7 +296,8 @@ impl Builder {
             Value::Null => Err(fault(line, "a key is empty".to_owned())),
             Value::Array(_) | Value::Object(_) => Err(fault(
                 line,
-                "a key is a list or an object: only texts can be keys".to_owned(),
+                "a key is a list or an object: only texts can be keys; render a template with {{ }} first, put a text with braces in quotes"
+                    .to_owned(),
             )),
         }
     }

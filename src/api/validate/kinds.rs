@@ -133,6 +133,15 @@ pub(super) fn stranger(object: &Value) -> Option<Violation> {
     let (version, kind) = (object["apiVersion"].as_str()?, object["kind"].as_str()?);
     let ours = [meta::POOL_KIND, meta::JOB_KIND];
     if version == meta::API_VERSION {
+        if kind
+            .strip_suffix("List")
+            .is_some_and(|item| ours.contains(&item))
+        {
+            let message = format!(
+                "{kind} is what a server answers: write apiVersion: v1 and kind: List, or each object by itself"
+            );
+            return Some(Violation::error("kind", message));
+        }
         let hint = match suggest::closest(kind, ours.into_iter()) {
             Some(meant) => format!("did you mean {meant}?"),
             None => format!("{} has {}", meta::GROUP, ours.join(" and ")),

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::schemaless;
 use super::violation::Violation;
+use crate::api::meta;
 
 /// Identity and metadata of an object of any kind.
 pub(super) fn check(object: &Value) -> Vec<Violation> {
@@ -13,11 +14,43 @@ pub(super) fn check(object: &Value) -> Vec<Violation> {
             "is no Kubernetes object: it needs apiVersion, kind and metadata.name",
         )];
     }
+    let is_missing = |field: &str| object[field].as_str().is_none_or(str::is_empty);
+    if is_missing("apiVersion") && is_missing("kind") && object.get("metadata").is_none() {
+        let what = if object.get("prompt").is_some() {
+            "is a row of a data set, not a Kubernetes object: put the rows into a ConfigMap and name it in spec.dataset.configMap"
+        } else {
+            "is no Kubernetes object: it needs apiVersion, kind and metadata.name"
+        };
+        return vec![Violation::error("", what)];
+    }
     let mut found = Vec::new();
-    for field in ["apiVersion", "kind"] {
-        if object[field].as_str().is_none_or(str::is_empty) {
-            found.push(Violation::error(field, "is required: a text"));
-        }
+    let kind = object["kind"].as_str().unwrap_or_default();
+    if is_missing("apiVersion") {
+        let version = match kind {
+            meta::JOB_KIND | meta::POOL_KIND => meta::API_VERSION,
+            "ConfigMap" | "Secret" | "List" => "v1",
+            _ => "the group and version of the kind",
+        };
+        found.push(Violation::error(
+            "apiVersion",
+            format!("is required: write {version}"),
+        ));
+    }
+    if is_missing("kind") {
+        let kinds = match object["apiVersion"].as_str() {
+            Some(meta::API_VERSION) => format!("{} or {}", meta::JOB_KIND, meta::POOL_KIND),
+            _ => "the kind of the object, as in ConfigMap".to_owned(),
+        };
+        found.push(Violation::error(
+            "kind",
+            format!("is required: write {kinds}"),
+        ));
+    }
+    if kind == "List" && object["apiVersion"] == "v1" {
+        // With a list of items it would have been taken apart.
+        let what = "must be a list of objects: begin each with \"- apiVersion: ...\"";
+        found.push(Violation::error("items", what));
+        return found;
     }
     if is_unnamed(object) {
         return found;

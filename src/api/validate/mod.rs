@@ -4,6 +4,7 @@
 //! the operator owns. Everything is said at once: what does not fit the schema is taken out, and the rest is looked at, but for what
 //! depends on it. (The API server stops after the structure.)
 
+mod aliases;
 mod defaults;
 mod fit;
 mod flags;
@@ -99,6 +100,13 @@ fn check(object: &Value, old: Option<&Value>) -> Examined {
     let mut violations = metadata::check(object);
     let Some(kind) = Kind::of(object) else {
         violations.extend(kinds::stranger(object));
+        if object["apiVersion"] == "v1"
+            && ["ConfigMap", "Secret"]
+                .iter()
+                .any(|kind| object["kind"] == *kind)
+        {
+            violations.extend(schemaless::key_value(object));
+        }
         return Examined {
             violations,
             spec: Value::Null,

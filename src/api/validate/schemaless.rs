@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use super::structure::{Structure, Unknown};
 use super::violation::Violation;
+use crate::api::manifest::path;
 
 /// Required fields that a template may leave out, because it is merged over one that has them.
 const MERGED: [&str; 1] = ["containers"];
@@ -81,6 +82,53 @@ pub(super) fn container(value: &Map<String, Value>, at: &str) -> Vec<Violation> 
         Unknown::Suspicious,
         &["name"],
     )
+}
+
+/// A `ConfigMap` or a `Secret`: texts, and binary data in base64.
+pub(super) fn key_value(object: &Value) -> Vec<Violation> {
+    let (texts, binary) = match object["kind"].as_str() {
+        Some("ConfigMap") => ("data", "binaryData"),
+        _ => ("stringData", "data"),
+    };
+    let mut found = Vec::new();
+    for section in [texts, binary] {
+        let entries = match &object[section] {
+            Value::Null => continue,
+            Value::Object(entries) => entries,
+            _ => {
+                let message = "must be an object: write key: text, one on a line";
+                found.push(Violation::error(section, message));
+                continue;
+            }
+        };
+        for (key, value) in entries {
+            let message = match value {
+                Value::String(text) if section == binary && !is_base64(text) => {
+                    format!(
+                        "is not base64: encode it (base64 -w0 FILE), or write the text itself into {texts}"
+                    )
+                }
+                Value::String(_) => continue,
+                Value::Bool(_) | Value::Number(_) => {
+                    format!("must be a text, is {value}: put it in quotes")
+                }
+                _ => "must be a text: write | after the colon, and indent the text below it"
+                    .to_owned(),
+            };
+            found.push(Violation::error(path::member(section, key), message));
+        }
+    }
+    found
+}
+
+fn is_base64(text: &str) -> bool {
+    let text: String = text.chars().filter(|c| !c.is_ascii_whitespace()).collect();
+    let body = text.trim_end_matches('=');
+    text.len().is_multiple_of(4)
+        && text.len() - body.len() <= 2
+        && body
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "+/".contains(c))
 }
 
 fn check(

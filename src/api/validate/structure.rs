@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use regex::Regex;
 use serde_json::{Map, Value};
 
+use super::aliases;
 use super::misplaced::{self, Home};
 use super::suggest;
 use super::touched::Touched;
@@ -252,9 +253,14 @@ impl<'a> Structure<'a> {
             .and_then(|schema| misplaced::home(schema, at, name));
         let close = || suggest::closest(name, names.iter().copied());
         // A slip of the fingers first, then a field of another place, then what is only similar.
-        let mut meant = suggest::same(name, &names);
+        let mut meant = suggest::same(name, &names).or_else(|| aliases::beside(at, name));
+        let alias = self.homes.and_then(|_| aliases::field_of(name));
         let hint = if let Some(same) = meant {
             format!("; write {same}")
+        } else if let Some((key, value)) = name.split_once(':') {
+            format!("; write {key}: {value}, with a space after the colon")
+        } else if let Some(field) = alias {
+            format!("; that is spec.{field} here")
         } else if let Some(home) = &home {
             format!("; {home}")
         } else if let Some(close) = close() {
@@ -271,6 +277,9 @@ impl<'a> Structure<'a> {
         };
         if let Some(Home { path, .. }) = home {
             self.touched.value(&path);
+        }
+        if let Some(field) = alias {
+            self.touched.value(&format!("spec.{field}"));
         }
         self.touched.absent(at, object);
         let message = format!("unknown field{hint}");

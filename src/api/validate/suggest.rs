@@ -24,8 +24,16 @@ pub(super) fn closest<'a>(
 ) -> Option<&'a str> {
     let written = written.replace(['_', '-'], "").to_lowercase();
     let allowed = written.chars().count().div_ceil(3).clamp(1, 3);
+    let apart = |candidate: &str| {
+        let candidate = candidate.to_lowercase();
+        // The beginning of a longer name is that name: secret, secretRef.
+        if written.len() >= 4 && candidate.starts_with(&written) {
+            return 1;
+        }
+        distance(&written, &candidate)
+    };
     candidates
-        .map(|candidate| (distance(&written, &candidate.to_lowercase()), candidate))
+        .map(|candidate| (apart(candidate), candidate))
         .filter(|(distance, _)| *distance <= allowed)
         .min()
         .map(|(_, candidate)| candidate)

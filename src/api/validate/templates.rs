@@ -81,9 +81,29 @@ fn owned_flags(arguments: &[String], at: &str) -> Vec<Violation> {
         .collect()
 }
 
+/// A file in place of a function: it has the form of an import path.
+fn files(spec: &RolloutJobSpec) -> Vec<Violation> {
+    let agentic = spec.generate.agentic.as_ref();
+    let function = agentic.and_then(|agentic| agentic.agent.function.as_ref());
+    let plugin = spec.reward.plugin.as_ref();
+    let paths = [
+        (
+            "spec.generate.agentic.agent.function.path",
+            function.map(|function| &function.path),
+        ),
+        ("spec.reward.plugin.path", plugin.map(|plugin| &plugin.path)),
+    ];
+    let files = paths.into_iter().filter_map(|(at, path)| {
+        let module = path?.0.strip_suffix(".py")?;
+        let message = format!("{module}.py is a file: write module.function, as in {module}.run");
+        Some(Violation::error(at, message))
+    });
+    files.collect()
+}
+
 /// Checks of a job.
 pub(super) fn job(spec: &RolloutJobSpec) -> Vec<Violation> {
-    let mut found = Vec::new();
+    let mut found = files(spec);
     if let Some(pool) = &spec.pool {
         found.extend(pool_at(pool, "spec.pool"));
     }

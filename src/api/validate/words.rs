@@ -48,7 +48,16 @@ pub(super) fn pattern(pattern: &str) -> Option<&'static str> {
 /// A text that does not match its pattern.
 pub(super) fn no_match(text: &str, wanted: &str) -> String {
     match pattern(wanted) {
-        Some(words) => format!("\"{text}\": {words}"),
+        Some(words) => match text
+            .strip_suffix(['B', 'b'])
+            .filter(|_| words.contains("quantity"))
+        {
+            Some(unit) if !unit.is_empty() => format!(
+                "\"{text}\": write {unit}, or {}i",
+                unit.trim_end_matches('i')
+            ),
+            _ => format!("\"{text}\": {words}"),
+        },
         None => format!("\"{text}\" does not match {wanted}"),
     }
 }
@@ -163,7 +172,7 @@ fn instead(schema: &Value, value: &Value, name: &str) -> Option<String> {
     match schema["type"].as_str() {
         Some("object") => object_instead(schema, value, name),
         Some("array") => list_instead(value, name),
-        Some("integer" | "number") => number_instead(value, name),
+        Some(kind @ ("integer" | "number")) => number_instead(value, name, kind == "number"),
         Some("boolean") => flag_instead(value, name),
         _ if !choices(schema).is_empty() => None,
         _ => text_instead(value, name),
@@ -200,7 +209,7 @@ fn flag_instead(value: &Value, name: &str) -> Option<String> {
     Some(format!("write {name}: {meant}, without quotes"))
 }
 
-fn number_instead(value: &Value, name: &str) -> Option<String> {
+fn number_instead(value: &Value, name: &str, schema_is_number: bool) -> Option<String> {
     let text = match value {
         Value::String(text) => text.trim(),
         Value::Number(number) if name.ends_with("Percent") => {
@@ -221,9 +230,16 @@ fn number_instead(value: &Value, name: &str) -> Option<String> {
     if let Some(plain) = grouped(text) {
         return Some(format!("write {name}: {plain}"));
     }
+    if schema_is_number && text.matches(',').count() == 1 {
+        let point = text.replace(',', ".");
+        if point.parse::<f64>().is_ok() {
+            return Some(format!("write {name}: {point}, with a point"));
+        }
+    }
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let (number, unit) = (text[..split].parse::<f64>().ok()?, text[split..].trim());
-    let factor = match (name.ends_with("Seconds"), unit) {
+    let is_time = name.ends_with("econds");
+    let factor = match (is_time, unit) {
         (true, "s" | "sec" | "seconds") | (false, "%" | "tokens") => 1.0,
         (true, "m" | "min" | "minutes") => 60.0,
         (true, "h" | "hours") => 3600.0,
@@ -235,7 +251,7 @@ fn number_instead(value: &Value, name: &str) -> Option<String> {
         _ => return None,
     };
     let whole = (number * factor).max(1.0);
-    Some(if name.ends_with("Seconds") {
+    Some(if is_time {
         format!("it counts in seconds: write {name}: {whole:.0}")
     } else {
         format!("write the number alone, {name}: {whole:.0}")
@@ -256,6 +272,13 @@ fn grouped(text: &str) -> Option<String> {
 
 fn list_instead(value: &Value, name: &str) -> Option<String> {
     match value {
+        Value::String(text) if text.starts_with('-') && text.contains(' ') => {
+            let words: Vec<String> = text
+                .split_whitespace()
+                .map(|word| Value::from(word).to_string())
+                .collect();
+            Some(format!("write {name}: [{}]", words.join(", ")))
+        }
         Value::Bool(_) | Value::Number(_) | Value::String(_) => {
             Some(format!("write {name}: [{}]", quoted(value)))
         }
@@ -269,7 +292,14 @@ fn object_instead(schema: &Value, value: &Value, name: &str) -> Option<String> {
     let required = texts(&schema["required"]);
     let free_form = schema["x-kubernetes-preserve-unknown-fields"] == true;
     match value {
+        Value::Bool(_) if schema["properties"]["enabled"]["type"] == "boolean" => {
+            Some(format!("write {name}: {{enabled: {value}}}"))
+        }
         Value::Bool(true) if required.is_empty() => Some(format!("write {name}: {{}}")),
+        Value::String(text) if free_form && name == "inline" => Some(format!(
+            "write {{prompt: {}}}",
+            quoted(&Value::from(text.as_str()))
+        )),
         Value::Bool(false) => Some("remove it".to_owned()),
         Value::String(text) if !free_form => {
             let by_choice = members_of(schema).find(|(_, member)| {
@@ -284,20 +314,7 @@ fn object_instead(schema: &Value, value: &Value, name: &str) -> Option<String> {
                     .find(|choice| choice.eq_ignore_ascii_case(text))?;
                 return Some(format!("write {name}: {{{member}: {choice}}}"));
             }
-            let first = required.first()?;
-            if schema["properties"][first]["type"] != "string"
-                || !choices(&schema["properties"][first]).is_empty()
-            {
-                return None;
-            }
-            let rest: String = required[1..]
-                .iter()
-                .map(|member| format!(", {member}: ..."))
-                .collect();
-            Some(format!(
-                "write {name}: {{{first}: {}{rest}}}",
-                quoted(value)
-            ))
+            text_instead_of_object(schema, &required, text, name)
         }
         Value::Number(_) if required.len() == 1 => {
             let numeric = matches!(
@@ -309,12 +326,64 @@ fn object_instead(schema: &Value, value: &Value, name: &str) -> Option<String> {
         Value::Array(items) if items.len() == 1 && items[0].is_object() => {
             Some("remove the dash: it is one object, not a list".to_owned())
         }
-        _ => {
-            let names: Vec<&str> = names(schema).take(12).collect();
-            (!names.is_empty() && !free_form)
-                .then(|| format!("its fields are {}", names.join(", ")))
-        }
+        _ if free_form => None,
+        _ => fields(schema),
     }
+}
+
+/// An object that was given by one of its texts.
+fn text_instead_of_object(
+    schema: &Value,
+    required: &[&str],
+    text: &str,
+    name: &str,
+) -> Option<String> {
+    let properties = &schema["properties"];
+    if let Some((key, rest)) = text
+        .split_once(':')
+        .filter(|(key, _)| properties.get(key).is_some())
+    {
+        return Some(format!("write a space after the colon, {key}: {rest}"));
+    }
+    if properties[text]["type"] == "object" {
+        return Some(format!("write {name}: {{{text}: {{}}}}"));
+    }
+    if required.is_empty() && properties.get("url").is_some() {
+        let url = if text.contains("://") {
+            text.to_owned()
+        } else {
+            format!("file:///.../{text}")
+        };
+        return Some(format!("write {name}: {{url: \"{url}\"}}"));
+    }
+    let Some(first) = named_first(required) else {
+        return fields(schema);
+    };
+    if properties[first]["type"] != "string" || !choices(&properties[first]).is_empty() {
+        return fields(schema);
+    }
+    let others = required.iter().filter(|member| **member != first);
+    let others: Vec<String> = others.map(|member| format!(", {member}: ...")).collect();
+    let value = quoted(&Value::from(text));
+    Some(format!(
+        "write {name}: {{{first}: {value}{}}}",
+        others.concat()
+    ))
+}
+
+fn fields(schema: &Value) -> Option<String> {
+    let names: Vec<&str> = names(schema).take(12).collect();
+    (!names.is_empty()).then(|| format!("its fields are {}", names.join(", ")))
+}
+
+/// The required member that a text in place of the object most likely is.
+fn named_first<'a>(required: &[&'a str]) -> Option<&'a str> {
+    const NAMING: [&str; 4] = ["name", "claimName", "path", "url"];
+    let naming = NAMING.iter().find(|name| required.contains(name));
+    naming
+        .copied()
+        .filter(|_| !required.is_empty())
+        .or_else(|| required.first().copied())
 }
 
 fn members_of(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {

@@ -1,4 +1,5 @@
-//! What objects carry, read by the programs that will read it: rows of data sets, scripts of simulated engines.
+//! What the command says about folders: rows of data sets and scripts of simulated engines, read by the programs that will read them;
+//! and what people write by mistake.
 
 use std::process::Command;
 
@@ -21,8 +22,32 @@ fn rows_and_scripts_are_read_as_the_driver_and_the_engine_read_them() {
 }
 
 #[test]
+fn every_slip_is_told_with_what_to_write_instead() {
+    insta::assert_snapshot!("slips", validate("slips"));
+}
+
+#[test]
 fn a_finding_is_a_line() {
-    for line in validate("contents").lines() {
+    for line in (validate("contents") + &validate("slips")).lines() {
         assert!(line.starts_with("./"), "{line}");
+    }
+}
+
+/// Objects that are right by themselves: the first of two of a name, and what others refer to.
+const SOUND: [&str; 2] = ["./two-of-a-name.yaml:1", "./yaml-1.1.yaml:11"];
+
+#[test]
+fn no_slip_passes_in_silence() {
+    let said = validate("slips");
+    let sources = super::read("slips");
+    assert!(sources.documents.len() > 60, "{}", sources.documents.len());
+    let root = format!("{}/", fixture("slips").display());
+    for document in &sources.documents {
+        let place = format!("./{}:{}", document.file.replace(&root, ""), document.index);
+        let is_told = said.lines().any(|line| {
+            line.strip_prefix(place.as_str())
+                .is_some_and(|rest| rest.starts_with([' ', ':']))
+        });
+        assert!(is_told || SOUND.contains(&place.as_str()), "{place}");
     }
 }
