@@ -242,7 +242,7 @@ impl Flights {
     }
 
     /// `numbers` without those at the start that have ended.
-    fn from_open<'a>(&self, numbers: &'a [u64]) -> &'a [u64] {
+    fn skip_ended<'a>(&self, numbers: &'a [u64]) -> &'a [u64] {
         let gate = self.gate.lock();
         let open = numbers
             .iter()
@@ -257,7 +257,7 @@ impl Flights {
             let ended = self.ended.notified();
             tokio::pin!(ended);
             ended.as_mut().enable();
-            open = self.from_open(open);
+            open = self.skip_ended(open);
             if open.is_empty() {
                 return;
             }

@@ -160,7 +160,7 @@ impl Inner {
     fn start_background_work(self: &Arc<Self>) {
         let stopping = self.stopping.clone();
         let engines = Arc::clone(&self.engines);
-        let probes = engines::run_probes(engines, self.upstream.clone(), self.config.times);
+        let probes = engines::run_probes(engines, self.upstream.clone());
         self.tasks.spawn(async move {
             stopping.run_until_cancelled(probes).await;
         });

@@ -81,6 +81,10 @@ impl Upstream {
         }
     }
 
+    pub(super) fn times(&self) -> &Times {
+        &self.times
+    }
+
     /// Sends a request on the generation connections and waits for the head of the answer.
     pub(crate) async fn generate(
         &self,

@@ -17,17 +17,14 @@ use super::{Engine, Engines, SendError, Upstream};
 use crate::config::Times;
 
 /// Probes until it is dropped.
-pub(crate) async fn run(engines: Arc<Engines>, upstream: Upstream, times: Times) {
-    join_all(
-        engines
-            .iter()
-            .map(|engine| watch(engine, &upstream, &times)),
-    )
-    .await;
+pub(crate) async fn run(engines: Arc<Engines>, upstream: Upstream) {
+    let watches = engines.iter().map(|engine| watch(engine, &upstream));
+    join_all(watches).await;
 }
 
 /// Engines are watched apart: one that is slow to answer holds up no other one's probes.
-async fn watch(engine: &Engine, upstream: &Upstream, times: &Times) {
+async fn watch(engine: &Engine, upstream: &Upstream) {
+    let times = upstream.times();
     let mut ticks = tokio::time::interval(times.probe);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut silence = Silence::default();

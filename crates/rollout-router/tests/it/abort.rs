@@ -7,17 +7,12 @@ use sglang_simulator::{Fault, FaultKind};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use crate::support::{Bed, JOB, Served, eventually, raw_post, slow_engine_config, user};
+use crate::support::{Bed, JOB, Served, eventually, in_time, raw_post, slow_engine_config, user};
 
 const CHAT: &str = "/v1/chat/completions";
 
 fn endless() -> Value {
     json!({"messages": [user("hi")], "max_tokens": 20_000, "ignore_eos": true})
-}
-
-async fn in_time<T>(work: impl Future<Output = T>) -> T {
-    let done = tokio::time::timeout(Duration::from_secs(60), work).await;
-    done.unwrap_or_else(|_| panic!("it did not end"))
 }
 
 async fn until_idle(bed: &Bed) {
@@ -54,7 +49,10 @@ async fn the_end_of_a_session_answers_its_turn_at_once() {
                 bed.control().post(&path, body).await.ok();
             }
         };
-        let (turn, ()) = in_time(async { tokio::join!(bed.chat(&id, endless()), end) }).await;
+        let (turn, ()) = in_time(Box::pin(async {
+            tokio::join!(bed.chat(&id, endless()), end)
+        }))
+        .await;
         assert_eq!(turn.status, 410, "{:?}", turn.body);
         assert_eq!(turn.headers["x-should-retry"], "false");
         eventually("the engine is told", || {
@@ -131,8 +129,10 @@ async fn an_abort_that_overtakes_its_request_is_repeated() {
             }
         }
     };
-    let (answer, ()) =
-        in_time(async { tokio::join!(control.post("/generate", body), abort) }).await;
+    let (answer, ()) = in_time(Box::pin(async {
+        tokio::join!(control.post("/generate", body), abort)
+    }))
+    .await;
     for part in answer.ok().as_array().unwrap() {
         assert_eq!(part["meta_info"]["finish_reason"]["type"], "abort");
     }

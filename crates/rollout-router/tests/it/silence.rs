@@ -11,7 +11,7 @@ use sglang_simulator::{Fault, FaultKind};
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
-use crate::support::{Bed, JOB, engine_config, eventually, slow_engine_config, user};
+use crate::support::{Bed, JOB, engine_config, eventually, in_time, slow_engine_config, user};
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -54,21 +54,14 @@ fn pings(bed: &Bed) -> u64 {
     paths.get("/ping").map_or(0, |path| path.requests)
 }
 
-async fn in_time<T>(work: impl Future<Output = T>) -> T {
-    let done = tokio::time::timeout(Duration::from_secs(60), work).await;
-    done.unwrap_or_else(|_| panic!("it did not end"))
-}
-
 async fn until_status(bed: &Bed, what: &str, holds: impl Fn(&Value) -> bool) {
     let wait = async {
         while !holds(&bed.control().get("/status").await.ok()) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    let limit = Duration::from_secs(60);
-    if tokio::time::timeout(limit, wait).await.is_err() {
-        panic!("{what} did not happen");
-    }
+    let happened = tokio::time::timeout(Duration::from_mins(1), wait).await;
+    assert!(happened.is_ok(), "{what} did not happen");
 }
 
 #[tokio::test]
@@ -266,7 +259,10 @@ async fn an_engine_that_is_slow_to_answer_is_not_silent() {
             .await
             .ok()
     };
-    let (turn, _) = in_time(async { tokio::join!(bed.chat(&id, endless()), later) }).await;
+    let (turn, _) = in_time(Box::pin(async {
+        tokio::join!(bed.chat(&id, endless()), later)
+    }))
+    .await;
     assert_eq!(turn.ok()["choices"][0]["finish_reason"], "abort");
     let status = bed.control().get("/status").await.ok();
     assert_eq!(status["engines"][0]["healthy"], true);

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::support::{
-    Bed, JOB, Served, engine_config, eventually, raw_post, slow_engine_config, user,
+    Bed, JOB, Served, engine_config, eventually, in_time, raw_post, slow_engine_config, user,
 };
 
 fn endless() -> Value {
@@ -20,11 +20,6 @@ async fn send(address: std::net::SocketAddr, path: &str, body: &Value) -> TcpStr
     let request = raw_post(path, body);
     stream.write_all(request.as_bytes()).await.unwrap();
     stream
-}
-
-async fn in_time<T>(work: impl Future<Output = T>) -> T {
-    let done = tokio::time::timeout(Duration::from_secs(60), work).await;
-    done.unwrap_or_else(|_| panic!("it did not end"))
 }
 
 /// Reads one answer of a connection: head, and the JSON body as long as the head says.

@@ -322,6 +322,12 @@ pub(crate) fn user(text: &str) -> Value {
     json!({"role": "user", "content": text})
 }
 
+/// Waits for something that ends, for at most a minute.
+pub(crate) async fn in_time<T>(work: impl Future<Output = T>) -> T {
+    let done = tokio::time::timeout(Duration::from_mins(1), work).await;
+    done.unwrap_or_else(|_| panic!("it did not end"))
+}
+
 /// Waits until a condition holds, for at most two minutes.
 pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {
     let wait = async {
