@@ -34,7 +34,7 @@ fn rules(schema: &mut schemars::Schema) {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentFunction {
-    /// The function, as module.function: run(base_url, prompt, request_kwargs, metadata), sync or async.
+    /// The function, as module.function: `run(base_url, prompt, request_kwargs, metadata)`, sync or async.
     pub path: PluginRef,
     /// Image with python3 (3.9 or later) and what the function imports.
     #[schemars(length(min = 1, max = 1024))]

@@ -59,7 +59,7 @@ pub struct Agentic {
     /// The agent can go on with a half-done session: with rollout.partial it gets one again, with resume set.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub resumable: bool,
-    /// Hands the label to the agent, as metadata['label']; else an agent cannot see it.
+    /// Hands the label to the agent, as `metadata['label']`; else an agent cannot see it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub expose_label: bool,
     /// Refuses turns without the session's own token as bearer; else the session id in the URL is enough.

@@ -18,7 +18,7 @@ pub struct Dataset {
     /// A file on a volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistent_volume_claim: Option<ClaimPath>,
-    /// A file: s3://bucket/key, gs://bucket/key, az://container/key, https://host/path or file:///path.
+    /// A file: `s3://bucket/key`, `gs://bucket/key`, `az://container/key`, `https://host/path` or `file:///path`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 2048))]
     pub url: Option<String>,
@@ -29,7 +29,7 @@ pub struct Dataset {
     /// A Python data source, in the plug-in host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plugin: Option<DatasetPlugin>,
-    /// Credentials for url: every key of the Secret is an environment variable (AWS_ACCESS_KEY_ID, ...).
+    /// Credentials for url: every key of the Secret is an environment variable (`AWS_ACCESS_KEY_ID`, ...).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
     /// Format of the file. Default: Auto, which goes by the extension and takes what it does not know for Jsonl.
@@ -48,7 +48,7 @@ pub struct Dataset {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub metadata_key: Option<String>,
-    /// Key of the tool definitions in a row: a list in OpenAI's form, or its JSON text. Default: tools.
+    /// Key of the tool definitions in a row: a list in `OpenAI`'s form, or its JSON text. Default: tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256))]
     pub tools_key: Option<String>,
@@ -62,7 +62,7 @@ pub struct Dataset {
     /// Renders messages to a text with the model's chat template when rows are read. Refused with an agent, which needs the messages.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub apply_chat_template: bool,
-    /// Further variables of the chat template, as in {enable_thinking: false}.
+    /// Further variables of the chat template, as in `{enable_thinking: false}`.
     #[serde(skip_serializing_if = "Parameters::is_empty")]
     pub chat_template_kwargs: Parameters,
     /// Takes the rows in another order in every epoch, drawn from seed; else in the order of the file.

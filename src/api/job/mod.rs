@@ -126,11 +126,11 @@ pub struct RolloutJobSpec {
     /// The driver's Pod.
     #[serde(default)]
     pub driver: Driver,
-    /// Attempts of the driver that may crash before the job fails with BackoffLimitExceeded. Default: 3.
+    /// Attempts of the driver that may crash before the job fails with `BackoffLimitExceeded`. Default: 3.
     #[serde(default = "int::<3>")]
     #[schemars(range(min = 0, max = 1000))]
     pub backoff_limit: i32,
-    /// Longest time from start to end, in seconds; then the job fails with DeadlineExceeded, and what is kept is written. None: no limit.
+    /// Longest time from start to end, in seconds; then the job fails with `DeadlineExceeded`, and what is kept is written. None: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 31_536_000))]
     pub active_deadline_seconds: Option<i32>,

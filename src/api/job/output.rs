@@ -11,14 +11,14 @@ use crate::api::values::{ClaimPath, SecretRef};
 #[serde(rename_all = "camelCase", default)]
 #[schemars(transform = rules)]
 pub struct Output {
-    /// A place: s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or file:///directory; each step is a file below it.
+    /// A place: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix` or `file:///directory`; each step is a file below it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 2048))]
     pub url: Option<String>,
     /// A directory on a volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistent_volume_claim: Option<ClaimPath>,
-    /// Credentials for url: every key of the Secret is an environment variable (AWS_ACCESS_KEY_ID, ...).
+    /// Credentials for url: every key of the Secret is an environment variable (`AWS_ACCESS_KEY_ID`, ...).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
     /// Formats of the samples. Default: Jsonl.

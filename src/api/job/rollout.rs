@@ -45,7 +45,7 @@ pub struct Rollout {
     #[serde(default = "int::<3600>")]
     #[schemars(range(min = 1, max = 86_400))]
     pub request_timeout_seconds: i32,
-    /// How much may fail before the job fails with ErrorBudgetExceeded.
+    /// How much may fail before the job fails with `ErrorBudgetExceeded`.
     #[serde(default)]
     pub error_budget: ErrorBudget,
     /// Python functions at fixed places of the loop, with Miles's signatures.

@@ -52,7 +52,7 @@ pub struct Engine {
     /// Size of /dev/shm, in memory. Default: half of the memory limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shared_memory: Option<Quantity>,
-    /// Volume that keeps compiled kernels (DeepGEMM, Triton, Inductor) between restarts.
+    /// Volume that keeps compiled kernels (`DeepGEMM`, Triton, Inductor) between restarts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jit_cache: Option<ClaimRef>,
     /// Key that the engine asks every client for (--api-key).

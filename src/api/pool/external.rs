@@ -11,7 +11,7 @@ use crate::api::values::SecretKeyRef;
 #[serde(rename_all = "camelCase", default)]
 #[schemars(transform = rules)]
 pub struct External {
-    /// Base URLs, one per engine, as in http://sglang-0.sglang:30000.
+    /// Base URLs, one per engine, as in `http://sglang-0.sglang:30000`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 64),

@@ -78,7 +78,7 @@ pub struct ImageSource {
     /// Image reference.
     #[schemars(length(min = 1, max = 1024))]
     pub reference: String,
-    /// When the node pulls it; none: Kubernetes's default (Always for :latest, else IfNotPresent).
+    /// When the node pulls it; none: Kubernetes's default (Always for :latest, else `IfNotPresent`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull_policy: Option<PullPolicy>,
 }

@@ -13,7 +13,7 @@ pub struct Router {
     /// Router Pods. Default: 1.
     #[schemars(range(min = 1, max = 64))]
     pub replicas: i32,
-    /// How a request finds its engine. Default: SessionAffinity.
+    /// How a request finds its engine. Default: `SessionAffinity`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<RoutingPolicy>,
     /// Pod template that is merged over the operator's, containers by name.

@@ -155,7 +155,7 @@ pub struct OracleDataset {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(transform = script_rules)]
 pub struct Script {
-    /// The rules, as one key of a ConfigMap.
+    /// The rules, as one key of a `ConfigMap`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_map_key_ref: Option<ConfigMapKeyRef>,
     /// The rules themselves, as a YAML text (write inline: | and indent them).
@@ -215,7 +215,7 @@ pub struct Fault {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub times: Option<i64>,
-    /// How long a Stall or a SlowFirstByte holds a request, in simulated seconds (timeScale makes them shorter); none or 0: for ever. Other kinds
+    /// How long a Stall or a `SlowFirstByte` holds a request, in simulated seconds (timeScale makes them shorter); none or 0: for ever. Other kinds
     /// do not use it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86_400))]

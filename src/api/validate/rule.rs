@@ -174,7 +174,7 @@ fn evaluate(
         .filter(|rule| !rule.about_change || old.is_some())
         .filter(|rule| {
             let mut reads = rule.reads.iter();
-            !reads.any(|read| touched.spoils(&format!("{at}.{read}").trim_start_matches('.')))
+            !reads.any(|read| touched.spoils(format!("{at}.{read}").trim_start_matches('.')))
         })
         .filter_map(|rule| {
             let message = match rule.holds(&context) {
