@@ -30,9 +30,6 @@ const RESTARTS: u32 = 8;
 /// How long a service may take to end.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Added to the rungs of the teardown ladder: how long the driver may take after SIGTERM.
-const DRIVER_SLACK: Duration = Duration::from_mins(1);
-
 /// What ended the wait for the driver.
 enum End {
     /// The driver's own word.
@@ -171,12 +168,15 @@ async fn drive(
     signals: &mut Signals,
     display: &mut Display,
 ) -> anyhow::Result<End> {
-    let deadline = setup.active_deadline.map(|limit| Instant::now() + limit);
+    let limits = Limits {
+        deadline: setup.active_deadline.map(|limit| Instant::now() + limit),
+        patience: Setup::driver_patience(config)?,
+    };
     let mut crashes = 0;
     loop {
         let spec = setup.driver_spec(config);
         let driver = Process::start(&spec).await?;
-        match watch_driver(setup, driver, deadline, services, signals, display).await? {
+        match watch_driver(limits, driver, services, signals, display).await? {
             DriverEnd::Decided => return Ok(End::Decided(Box::new(setup.last_word()?))),
             DriverEnd::Interrupted => return Ok(End::Interrupted),
             DriverEnd::Deadline => return Ok(End::Deadline),
@@ -197,6 +197,15 @@ async fn drive(
     }
 }
 
+/// Bounds on a driver.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// When the job is over.
+    deadline: Option<Instant>,
+    /// How long it may take to end once it was told to.
+    patience: Duration,
+}
+
 enum DriverEnd {
     Decided,
     Interrupted,
@@ -205,9 +214,8 @@ enum DriverEnd {
 }
 
 async fn watch_driver(
-    setup: &Setup,
+    limits: Limits,
     mut driver: Process,
-    deadline: Option<Instant>,
     services: &mut Services,
     signals: &mut Signals,
     display: &mut Display,
@@ -235,17 +243,17 @@ async fn watch_driver(
             }
             () = signals.next() => {
                 display.say("interrupted: ending the sessions in order (once more to end at once)");
-                return wind_down(setup, driver, signals, &client, &url, display).await.map(|decided| {
+                return wind_down(limits.patience, driver, signals, &client, &url, display).await.map(|decided| {
                     if decided { DriverEnd::Decided } else { DriverEnd::Interrupted }
                 });
             }
-            () = sleep_until(deadline.unwrap_or(far)) => {
+            () = sleep_until(limits.deadline.unwrap_or(far)) => {
                 display.say("activeDeadlineSeconds is over: ending the sessions in order");
-                wind_down(setup, driver, signals, &client, &url, display).await?;
+                wind_down(limits.patience, driver, signals, &client, &url, display).await?;
                 return Ok(DriverEnd::Deadline);
             }
             error = failure(services) => {
-                driver.stop(setup.teardown_time() + DRIVER_SLACK).await;
+                driver.stop(limits.patience).await;
                 return Err(error);
             }
         }
@@ -254,7 +262,7 @@ async fn watch_driver(
 
 /// SIGTERM: the driver runs its teardown ladder. Answers whether it had decided by then.
 async fn wind_down(
-    setup: &Setup,
+    patience: Duration,
     mut driver: Process,
     signals: &mut Signals,
     client: &reqwest::Client,
@@ -262,7 +270,6 @@ async fn wind_down(
     display: &mut Display,
 ) -> anyhow::Result<bool> {
     driver.terminate();
-    let patience = setup.teardown_time() + DRIVER_SLACK;
     let ended = timeout(patience, async {
         let mut ticks = interval(POLL);
         loop {

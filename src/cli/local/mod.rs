@@ -9,16 +9,20 @@
 mod agent_command;
 mod agents;
 mod control;
+mod engine_check;
 mod engines;
 mod inputs;
 mod job;
 mod last_word;
+mod patience;
 mod pod;
 mod progress;
 mod python;
+mod run_dir;
 mod secrets;
 mod service;
 mod setup;
+mod tokenizer;
 mod waiting;
 mod workdir;
 

@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::Context;
+use rollout_driver::config::{DriverConfig, engine_config};
 use serde_json::{Value, json};
 
 use super::{
@@ -14,17 +15,21 @@ use super::{
     agent_command::{self, FunctionFiles},
     agents::RouterUrls,
     control::Control,
+    engine_check,
     engines::{self, EngineFiles, simulator_config, simulator_spec},
     inputs::{self, Code, Content, Inputs},
     last_word::LastWord,
+    patience,
     pod::Pods,
     progress::say,
     python,
     secrets::Secrets,
     service::Spec,
-    workdir::{Job, WorkDir},
+    tokenizer,
+    workdir::{Job, WorkDir, shown},
 };
 use crate::api::{
+    job::Output,
     manifest::{self, Purpose},
     support::Context as Target,
 };
@@ -58,6 +63,14 @@ pub(super) async fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
         return Ok(None);
     };
     let engine_urls = engines::running(&args.engines, &inputs)?;
+    if let Some(directory) = &args.tokenizer {
+        tokenizer::check(directory)?;
+    } else if !engine_urls.is_empty()
+        && let Some(hint) = tokenizer::without(&inputs.spec)?
+    {
+        say(hint);
+    }
+    engine_check::all(&engine_urls).await?;
     let program = std::env::current_exe().context("find this program")?;
     let python = python::choose(args.python.as_deref(), runs_python(&inputs))
         .await?
@@ -76,6 +89,12 @@ pub(super) async fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
         .write(work.run.path())
         .context("write the run's secrets")?;
     let logs = work.directory("logs")?;
+    if let Some(place) = inputs.spec.output.as_ref().and_then(place_of) {
+        let output = shown(&work.output);
+        say(&format!(
+            "samples go to {output}; spec.output ({place}) is where they go on a cluster"
+        ));
+    }
     let dataset = match &inputs.dataset {
         Content::File(path) => path.clone(),
         Content::Bytes(bytes) => work.write("dataset.jsonl", bytes)?,
@@ -169,6 +188,13 @@ fn read_inputs(args: &Args) -> anyhow::Result<Option<Inputs>> {
         args.job.as_deref(),
         &volumes,
     )?))
+}
+
+/// Where a manifest wants its samples.
+fn place_of(output: &Output) -> Option<String> {
+    let claim = output.persistent_volume_claim.as_ref();
+    let claim = claim.map(|claim| format!("claim {}", claim.claim_name));
+    claim.or_else(|| output.url.clone())
 }
 
 fn runs_python(inputs: &Inputs) -> bool {
@@ -384,12 +410,11 @@ impl Setup {
         }
     }
 
-    /// What the teardown ladder may take.
-    pub(super) fn teardown_time(&self) -> Duration {
-        let teardown = &self.inputs.spec.teardown;
-        Duration::from_secs(u64::from(
-            teardown.drain_seconds.unsigned_abs() + teardown.abort_hook_seconds.unsigned_abs(),
-        ))
+    /// How long the driver may take after SIGTERM, by its own configuration.
+    pub(super) fn driver_patience(config: &Path) -> anyhow::Result<Duration> {
+        let config = DriverConfig::load(config).context("the driver's configuration")?;
+        // Neither the rows nor the engines change the ladder.
+        Ok(patience::of(&engine_config(&config, 1, 1).ladder))
     }
 
     /// How the job ended, in the driver's word.

@@ -7,7 +7,7 @@
 //!                     ledger/  dataset.jsonl  code/  logs/
 //! ```
 //!
-//! Sockets and secrets live in a short-lived directory of their own: a socket's path is limited to 107 bytes.
+//! Sockets and secrets live in a short-lived directory of their own ([`super::run_dir`]).
 
 use std::{
     fs::{self, File, TryLockError},
@@ -17,6 +17,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use super::{
+    run_dir::{self, RunDir},
+    secrets::Secrets,
+};
 
 /// Members of a job's spec that may change after it started.
 const UNFROZEN: [&str; 9] = [
@@ -65,7 +70,9 @@ struct Stamp {
     attempt: u32,
     spec: Value,
     dataset_sha256: String,
-    run_directory: Option<PathBuf>,
+    /// Those of this run and of killed ones, until they are gone.
+    #[serde(default)]
+    run_directories: Vec<PathBuf>,
 }
 
 /// The job that a directory is for.
@@ -86,12 +93,20 @@ pub(super) struct WorkDir {
     /// `DIR/.rollout`.
     pub(super) state: PathBuf,
     /// Sockets and secrets; removed when the run ends, or by the next one.
-    pub(super) run: tempfile::TempDir,
+    pub(super) run: RunDir,
     /// Stays the same for all starts.
     pub(super) uid: String,
     /// Counts the starts, from 1.
     pub(super) attempt: u32,
+    /// What killed runs left and what still was in use at the start.
+    stale: Vec<PathBuf>,
     _lock: File,
+}
+
+impl Drop for WorkDir {
+    fn drop(&mut self) {
+        run_dir::remove_stale(std::mem::take(&mut self.stale));
+    }
 }
 
 impl WorkDir {
@@ -123,7 +138,6 @@ impl WorkDir {
         let mut stamp = match read_stamp(&stamp_path)? {
             Some(stamp) => {
                 check(&output, &stamp, job)?;
-                remove_stale(stamp.run_directory.as_deref());
                 stamp
             }
             None => Stamp {
@@ -134,26 +148,27 @@ impl WorkDir {
                 attempt: 0,
                 spec: job.spec.clone(),
                 dataset_sha256: job.dataset_sha256.to_owned(),
-                run_directory: None,
+                run_directories: Vec::new(),
             },
         };
-        let run = tempfile::Builder::new()
-            .prefix("rollout-")
-            .tempdir()
-            .map_err(at(Path::new("a temporary directory")))?;
+        let run = RunDir::new_path(&Secrets::random_uid());
+        let stale = run_dir::remove_stale(stamp.run_directories);
+        stamp.run_directories = stale.clone();
+        stamp.run_directories.push(run.clone());
         stamp.attempt += 1;
         stamp.spec = job.spec.clone();
-        stamp.run_directory = Some(run.path().to_owned());
         write_whole(
             &stamp_path,
             &serde_json::to_vec_pretty(&stamp).unwrap_or_default(),
         )?;
+        let run = RunDir::create(run.clone()).map_err(at(&run))?;
         Ok(Self {
             output,
             state,
             run,
             uid: stamp.uid,
             attempt: stamp.attempt,
+            stale,
             _lock: lock,
         })
     }
@@ -268,19 +283,6 @@ fn frozen_changes(path: &str, old: &Value, new: &Value, changes: &mut Vec<String
             "spec{} was {old}, is {new}",
             path.replace('/', ".")
         ));
-    }
-}
-
-/// Removes what a killed run left behind. Only directories that carry our prefix.
-fn remove_stale(run: Option<&Path>) {
-    let ours = |path: &Path| {
-        path.file_name()
-            .is_some_and(|name| name.to_string_lossy().starts_with("rollout-"))
-    };
-    if let Some(path) = run.filter(|path| ours(path) && path.is_dir())
-        && let Err(error) = fs::remove_dir_all(path)
-    {
-        tracing::debug!(path = %path.display(), %error, "the directory of an earlier run stays");
     }
 }
 

@@ -18,6 +18,13 @@ async fn a_single_turn_job_from_manifest_to_samples() {
     let ended = Run::start(MATH, &output).end().await;
     assert_eq!(ended.code, Some(0), "{}", ended.talk);
     assert!(ended.talk.contains("TargetReached"), "{}", ended.talk);
+    assert!(
+        ended
+            .talk
+            .contains("spec.output (claim samples) is where they go on a cluster"),
+        "{}",
+        ended.talk
+    );
     run::verify(&output).await;
     assert_eq!(run::rows(&output).len(), 32);
 }
@@ -48,14 +55,21 @@ async fn an_agent_job_tears_down_its_surplus_and_calls_the_hook() {
 async fn killed_twice_on_the_way_it_ends_with_whole_samples() {
     let home = tempdir();
     let output = home.path().join("out");
+    let mut directories = Vec::new();
     for _ in 0..2 {
         let mut run = Run::start(AGENT, &output);
         run.wait_for_talk("sessions running").await;
+        directories.extend(run::run_directories(&output));
         run.kill(Signal::SIGKILL).await;
     }
     let ended = Run::start(AGENT, &output).end().await;
     assert_eq!(ended.code, Some(0), "{}", ended.talk);
     run::verify(&output).await;
+    directories.extend(run::run_directories(&output));
+    assert!(directories.len() >= 3, "{directories:?}");
+    for directory in directories {
+        assert!(!directory.exists(), "{} is left", directory.display());
+    }
 }
 
 #[tokio::test]

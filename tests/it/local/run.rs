@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::Stdio,
     sync::Arc,
     time::{Duration, Instant},
@@ -194,6 +194,13 @@ pub(super) fn rows(output: &Path) -> Vec<Value> {
     text.lines()
         .map(|line| serde_json::from_str(line).expect("a row is JSON"))
         .collect()
+}
+
+/// The short-lived directories that are on record.
+pub(super) fn run_directories(output: &Path) -> Vec<PathBuf> {
+    let text = fs::read_to_string(output.join(".rollout/job.json")).expect("a record of the run");
+    let record: Value = serde_json::from_str(&text).expect("it is JSON");
+    serde_json::from_value(record["run_directories"].clone()).expect("a list of paths")
 }
 
 pub(super) fn last_word(output: &Path) -> Value {
