@@ -290,7 +290,6 @@ impl Ladder {
     fn within(&self, rung: Rung) -> Duration {
         let full = self.full(rung);
         match (self.reach, rung) {
-            (Reach::All, _) => full,
             (Reach::EnginesSilent, Rung::Abort | Rung::SecondAbort | Rung::Prove) => {
                 full.min(AGAIN)
             }
@@ -298,7 +297,7 @@ impl Ladder {
             (Reach::EnginesSilent, Rung::Drain) if self.config.hook.is_none() => {
                 full.min(ON_ITS_WAY)
             }
-            (Reach::EnginesSilent, _) => full,
+            (Reach::All | Reach::EnginesSilent, _) => full,
             (Reach::RouterGone, Rung::Drain) => full.min(ON_ITS_WAY),
             (Reach::RouterGone, _) => full.min(AGAIN),
         }

@@ -171,7 +171,8 @@ impl AgenticFn {
 /// agent made of that. `None` for a result, and for a session that was ended from outside.
 fn nobodys_result(outcome: &Outcome) -> Option<Generated> {
     match (&outcome.engine_fault, outcome.outcome) {
-        (_, OutcomeKind::Aborted) => None,
+        (_, OutcomeKind::Aborted)
+        | (None, OutcomeKind::Completed | OutcomeKind::AgentFailed | OutcomeKind::Deadline) => None,
         (Some(fault), kind) => {
             let said = outcome
                 .error
@@ -184,7 +185,6 @@ fn nobodys_result(outcome: &Outcome) -> Option<Generated> {
             Some(Generated::infra(ENGINE_FAILED, &problem))
         }
         (None, OutcomeKind::InfraFailed) => Some(lost(outcome)),
-        (None, OutcomeKind::Completed | OutcomeKind::AgentFailed | OutcomeKind::Deadline) => None,
     }
 }
 

@@ -135,15 +135,7 @@ impl Opened {
         if resumed {
             end_leftovers(&leftovers, book.step.0, &limits.ladder).await;
         }
-        let router = &climber.router;
-        let left = delete_all(sessions, |session| async move {
-            let deleted = router.delete(&session).await;
-            deleted.map_err(|error| error.to_string())
-        });
-        let left = left.await;
-        if left.count > 0 {
-            tracing::warn!(?left, "sessions of an earlier process were not deleted");
-        }
+        delete_leftovers(&climber.router, sessions).await;
         Ok(Setup {
             prompts: PromptMaker::new(config.tokenizer.as_ref(), &config.spec.dataset)?,
             generate: Arc::new(generate),
@@ -173,6 +165,17 @@ async fn end_leftovers(climber: &Climber, step: u32, ladder: &LadderConfig) {
     climber.climb(Rung::Fence, step, ladder.fence).await;
     if let Some(within) = ladder.hook {
         climber.climb(Rung::Hook, step, within).await;
+    }
+}
+
+async fn delete_leftovers(router: &RouterClient, sessions: Vec<String>) {
+    let deleting = delete_all(sessions, |session| async move {
+        let deleted = router.delete(&session).await;
+        deleted.map_err(|error| error.to_string())
+    });
+    let left = deleting.await;
+    if left.count > 0 {
+        tracing::warn!(?left, "sessions of an earlier process were not deleted");
     }
 }
 

@@ -163,7 +163,7 @@ fn damaged_files_are_named() {
         damaged(&|root| {
             fs::remove_dir_all(root)
                 .and_then(|()| fs::create_dir(root))
-                .expect("emptied")
+                .expect("emptied");
         }),
     ];
     insta::assert_snapshot!(found.join("\n--\n"), @r#"
