@@ -168,9 +168,12 @@ async fn drive(
     signals: &mut Signals,
     display: &mut Display,
 ) -> anyhow::Result<End> {
+    let patience = Setup::driver_patience(config)?;
     let limits = Limits {
-        deadline: setup.active_deadline.map(|limit| Instant::now() + limit),
-        patience: Setup::driver_patience(config)?,
+        deadline: setup
+            .active_deadline
+            .map(|limit| Instant::now() + limit + patience),
+        patience,
     };
     let mut crashes = 0;
     loop {
@@ -200,7 +203,7 @@ async fn drive(
 /// Bounds on a driver.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
-    /// When the job is over.
+    /// When a driver that did not see that the job's time is over, as it should by itself, is told to end.
     deadline: Option<Instant>,
     /// How long it may take to end once it was told to.
     patience: Duration,

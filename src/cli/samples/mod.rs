@@ -1,8 +1,10 @@
 //! `rollout-operator samples`: shows and checks training samples.
 //!
-//! Standard output is data: samples, or the report. Exit code 1 means that `verify` found a problem, or that `show` found no sample.
+//! Standard output is data: samples, or the report. Exit code 1 means that `verify` found a problem, that `show` found no sample, or that
+//! there are none because the job is not done or failed; 0 with nothing to show or check, that a job ended well without any.
 
 mod conversation;
+mod nothing;
 mod render;
 mod show;
 mod style;

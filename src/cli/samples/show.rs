@@ -5,20 +5,25 @@ use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use rollout_driver::output::{Manifest, StepEntry};
+use rollout_driver::output::{self, Manifest, StepEntry};
 use rollout_session::Sample;
 use rollout_tokenizer::Tokenizer;
 
+use super::nothing::{self, Nothing};
 use super::render::{self, Decoder};
 use super::style::Style;
 use super::{Format, ShowArgs, say};
 
 pub(super) fn run(args: &ShowArgs, out: &mut impl Write) -> anyhow::Result<ExitCode> {
     let directory = args.directory.display();
-    let Some(manifest) = Manifest::read(&args.directory)? else {
-        bail!(
-            "{directory} has no manifest.json: no step is finished, or it is no output directory"
-        );
+    let (manifest, nothing) = read(args)?;
+    let Some(manifest) = manifest.filter(keeps_samples) else {
+        say(&nothing.text);
+        return Ok(if nothing.ended_well {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        });
     };
     let steps: Vec<_> = manifest
         .steps
@@ -60,6 +65,27 @@ pub(super) fn run(args: &ShowArgs, out: &mut impl Write) -> anyhow::Result<ExitC
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The manifest, and what is to be said when no samples are in it.
+fn read(args: &ShowArgs) -> anyhow::Result<(Option<Manifest>, Nothing)> {
+    if let Some(manifest) = Manifest::read(&args.directory)? {
+        let job = Some(&manifest.job);
+        let nothing = nothing::of(&args.directory, job, manifest.result.as_ref());
+        return Ok((Some(manifest), nothing));
+    }
+    // Without a manifest only the verifier knows whose directory it is.
+    let report = output::verify(&args.directory, 0)?;
+    let nothing = nothing::of(&args.directory, report.job.as_ref(), None);
+    Ok((None, nothing))
+}
+
+fn keeps_samples(manifest: &Manifest) -> bool {
+    let written = |entry: &StepEntry| {
+        let extra = entry.extra.as_ref().map_or(0, |extra| extra.rows);
+        entry.samples.rows + extra > 0
+    };
+    manifest.steps.iter().any(written)
 }
 
 struct Shown {

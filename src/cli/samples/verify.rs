@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use rollout_driver::output::{self, Report};
 
+use super::nothing::{self, Nothing};
 use super::{Format, VerifyArgs};
 
 pub(super) fn run(args: &VerifyArgs, out: &mut impl Write) -> anyhow::Result<ExitCode> {
@@ -17,10 +18,23 @@ pub(super) fn run(args: &VerifyArgs, out: &mut impl Write) -> anyhow::Result<Exi
         Format::Text => out.write_all(text(&report).as_bytes())?,
     }
     out.flush()?;
-    Ok(if report.is_sound() {
+    let is_fine = nothing_kept(&report).is_none_or(|nothing| nothing.ended_well);
+    Ok(if report.is_sound() && is_fine {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
+    })
+}
+
+/// Why there is nothing to check, if there is nothing.
+fn nothing_kept(report: &Report) -> Option<Nothing> {
+    let is_empty = report.steps.iter().all(|step| step.samples == 0);
+    is_empty.then(|| {
+        nothing::of(
+            &report.directory,
+            report.job.as_ref(),
+            report.result.as_ref(),
+        )
     })
 }
 
@@ -56,11 +70,20 @@ fn text(report: &Report) -> String {
             job.namespace, job.name, job.attempt
         )
     });
+    let nothing = nothing_kept(report);
+    let failed = report.result.as_ref().map(|entry| &entry.result);
+    if let Some(result) = failed.filter(|result| !result.success && nothing.is_none()) {
+        lines.push(format!(
+            "the job ended with {:?}: {}",
+            result.reason, result.message
+        ));
+    }
     let problems = report.problems.len() as u64 + report.more_problems;
-    lines.push(match problems {
-        0 => format!("{directory}: the samples{job} are sound"),
-        1 => format!("{directory}: 1 problem in the samples{job}"),
-        more => format!("{directory}: {more} problems in the samples{job}"),
+    lines.push(match (problems, nothing) {
+        (0, Some(nothing)) => nothing.text,
+        (0, None) => format!("{directory}: the samples{job} are sound"),
+        (1, _) => format!("{directory}: 1 problem in the samples{job}"),
+        (more, _) => format!("{directory}: {more} problems in the samples{job}"),
     });
     lines.join("\n") + "\n"
 }

@@ -177,3 +177,20 @@ async fn the_sessions_of_a_killed_pod_end_because_somebody_saw_it_and_not_by_the
     );
     run::verify(&output).await;
 }
+
+#[tokio::test]
+async fn a_job_that_takes_too_long_ends_with_what_it_has() {
+    let home = tempdir();
+    let manifest = home.path().join("job.yaml");
+    let text = std::fs::read_to_string(AGENT).unwrap();
+    // So slow that no group is done in time.
+    let text = text.replace("decodeTokensPerSecond: 100", "decodeTokensPerSecond: 1");
+    let text = text.replace("  reward:\n", "  activeDeadlineSeconds: 3\n  reward:\n");
+    std::fs::write(&manifest, text).unwrap();
+    let output = home.path().join("out");
+    let ended = Run::start(manifest.to_str().unwrap(), &output).end().await;
+    assert_eq!(ended.code, Some(1), "{}", ended.talk);
+    assert!(ended.talk.contains("DeadlineExceeded"), "{}", ended.talk);
+    let manifest = std::fs::read_to_string(output.join("manifest.json")).unwrap();
+    assert!(manifest.contains("DeadlineExceeded"), "{manifest}");
+}

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use rollout_driver::output::{
-    JobStamp, NotKept, OutputConfig, RewardInfo, StepSummary, Writer, encode,
+    JobStamp, NotKept, OutputConfig, ResultEntry, RewardInfo, StepSummary, Writer, encode,
 };
-use rollout_engine::{TakeEnd, Tally};
+use rollout_engine::{JobResult, Reason, TakeEnd, Tally};
 use rollout_session::{PrefixCacheInfo, Sample, SampleStatus};
 use rollout_tokenizer::Tokenizer;
 use serde_json::{Map, json};
@@ -26,13 +26,23 @@ impl Fixture {
         Self::of(&[(0, "\\boxed{42}"), (1, "\\boxed{41}")])
     }
 
-    /// One group per answer.
-    pub(super) fn of(answers: &[(i64, &str)]) -> Self {
+    /// A job that kept nothing, and how it ended, if it has.
+    pub(super) fn without_samples(end: Option<(Reason, &str)>) -> Self {
         let fixture = Self {
             root: tempfile::tempdir().expect("a directory"),
         };
-        let writer = Writer::open(OutputConfig {
-            directory: fixture.output(),
+        let writer = fixture.writer();
+        if let Some((reason, message)) = end {
+            writer
+                .decide(result(reason, message, Tally::default()))
+                .expect("decided");
+        }
+        fixture
+    }
+
+    fn writer(&self) -> Writer {
+        Writer::open(OutputConfig {
+            directory: self.output(),
             job: JobStamp {
                 namespace: "default".into(),
                 name: "calculator".into(),
@@ -46,7 +56,23 @@ impl Fixture {
             },
             include_all: true,
         })
-        .expect("a writer");
+        .expect("a writer")
+    }
+
+    /// One group per answer.
+    pub(super) fn of(answers: &[(i64, &str)]) -> Self {
+        Self::ended(
+            answers,
+            (Reason::TargetReached, "every step has its groups"),
+        )
+    }
+
+    /// One group per answer, and how the job ended.
+    pub(super) fn ended(answers: &[(i64, &str)], (reason, message): (Reason, &str)) -> Self {
+        let fixture = Self {
+            root: tempfile::tempdir().expect("a directory"),
+        };
+        let writer = fixture.writer();
         let tokenizer = Tokenizer::builtin().expect("the built-in tokenizer");
         let mut ledger = Tally {
             taken: answers.len() as u64 + 1,
@@ -79,12 +105,15 @@ impl Fixture {
             .collect();
         let summary = StepSummary {
             step: 0,
-            complete: true,
+            complete: reason == Reason::TargetReached,
             kept,
-            ledger,
+            ledger: ledger.clone(),
             metrics: Map::new(),
         };
         writer.finish_step(&summary).expect("finished");
+        writer
+            .decide(result(reason, message, ledger))
+            .expect("decided");
         fixture
     }
 
@@ -149,6 +178,19 @@ fn stable(text: &str) -> String {
                 .replace_all(&text, *stable)
                 .into_owned()
         })
+}
+
+fn result(reason: Reason, message: &str, ledger: Tally) -> ResultEntry {
+    let success = reason == Reason::TargetReached;
+    let message = message.to_owned();
+    ResultEntry {
+        result: JobResult {
+            reason,
+            message,
+            success,
+        },
+        ledger,
+    }
 }
 
 /// Two turns: a tool call, its answer, and the end.

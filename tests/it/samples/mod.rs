@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use fixture::Fixture;
+use rollout_engine::Reason;
 
 #[test]
 fn show_marks_what_is_trained_with_brackets_where_there_are_no_colours() {
@@ -157,7 +158,7 @@ fn show_says_what_it_left_out_and_what_it_did_not_find() {
     exit 0 | 
     exit 1 | no sample matches
     exit 1 | error: out has no such step; finished: 0
-    exit 1 | error: elsewhere has no manifest.json: no step is finished, or it is no output directory
+    exit 1 | error: cannot read elsewhere: not a directory
     exit 1 | error: cannot read out/tokenizer.json: entity not found
     "#);
 }
@@ -248,8 +249,68 @@ fn verify_of_what_is_no_output() {
     insta::assert_snapshot!(fixture.run(&["verify", "out/empty"]), @r#"
     exit 1
     ----- out
-    out/empty/manifest.json: is not there: no step is finished
+    out/empty/manifest.json: is not there, and nothing else of a job: this is no output directory
     out/empty: 1 problem in the samples
     ----- err
     "#);
+}
+
+/// What both commands say about an output, one line each, the code first.
+fn both(fixture: &Fixture, directory: &str) -> String {
+    let said = ["verify", "show"].map(|command| {
+        let text = fixture.run(&[command, directory]);
+        let lines = text.lines().filter(|line| !line.starts_with("-----"));
+        format!("{command}: {}", lines.collect::<Vec<_>>().join(" | "))
+    });
+    said.join("\n")
+}
+
+#[test]
+fn an_output_without_samples_says_why() {
+    let failed = (
+        Reason::ErrorBudgetExceeded,
+        "16 groups failed in a row, the last one because of engine_failed",
+    );
+    insta::assert_snapshot!(both(&Fixture::without_samples(Some(failed)), "out"), @r"
+    verify: exit 1 | out: job default/calculator ended with ErrorBudgetExceeded and kept no samples: 16 groups failed in a row, the last one because of engine_failed
+    show: exit 1 | out: job default/calculator ended with ErrorBudgetExceeded and kept no samples: 16 groups failed in a row, the last one because of engine_failed
+    ");
+    let late = (Reason::DeadlineExceeded, "it took longer than 60 s");
+    insta::assert_snapshot!(both(&Fixture::without_samples(Some(late)), "out"), @r"
+    verify: exit 1 | out: job default/calculator ended with DeadlineExceeded and kept no samples: it took longer than 60 s
+    show: exit 1 | out: job default/calculator ended with DeadlineExceeded and kept no samples: it took longer than 60 s
+    ");
+    let well = (Reason::TargetReached, "0 groups kept");
+    insta::assert_snapshot!(both(&Fixture::without_samples(Some(well)), "out"), @r"
+    verify: exit 0 | out: job default/calculator ended with TargetReached and kept no samples: 0 groups kept
+    show: exit 0 | out: job default/calculator ended with TargetReached and kept no samples: 0 groups kept
+    ");
+    let undecided = Fixture::without_samples(None);
+    insta::assert_snapshot!(both(&undecided, "out"), @r"
+    verify: exit 1 | out/manifest.json: is not there: no step is finished; the job has no result yet: it was interrupted, has crashed, or still runs; the same job started again goes on where it was | out: 1 problem in the samples of job default/calculator, attempt 1
+    show: exit 1 | out: no step of job default/calculator is finished: it was interrupted, has crashed, or still runs; the same job started again goes on where it was
+    ");
+    std::fs::create_dir(undecided.path("empty")).expect("made");
+    insta::assert_snapshot!(both(&undecided, "out/empty"), @r"
+    verify: exit 1 | out/empty/manifest.json: is not there, and nothing else of a job: this is no output directory | out/empty: 1 problem in the samples
+    show: exit 1 | out/empty is no output directory: nothing in it is of a job
+    ");
+    insta::assert_snapshot!(both(&undecided, "elsewhere"), @r"
+    verify: exit 1 | error: cannot read elsewhere: not a directory
+    show: exit 1 | error: cannot read elsewhere: not a directory
+    ");
+}
+
+#[test]
+fn samples_of_a_job_that_failed_later_are_sound_and_its_end_is_said() {
+    let late = (Reason::DeadlineExceeded, "it took longer than 60 s");
+    let fixture = Fixture::ended(&[(0, "\\boxed{42}")], late);
+    insta::assert_snapshot!(fixture.run(&["verify", "out"]), @r"
+    exit 0
+    ----- out
+    step 0: 1 groups, 2 samples, N trained tokens, 1 samples not kept, fewer groups than asked for
+    the job ended with DeadlineExceeded: it took longer than 60 s
+    out: the samples of job default/calculator, attempt 1 are sound
+    ----- err
+    ");
 }
