@@ -55,6 +55,10 @@ impl Shell {
         else {
             return;
         };
+        if key.attempt == 0 {
+            let waited = work.since.elapsed();
+            self.setup.board.metrics().queued(waited);
+        }
         let cancel = CancellationToken::new();
         self.running.insert(key, cancel.clone());
         let input = GenerateInput {
@@ -98,11 +102,14 @@ impl Shell {
         let pool = self.setup.scorer.clone();
         let cancel = work.cancel.clone();
         let reports = self.setup.reports.clone();
+        let metrics = Arc::clone(self.setup.board.metrics());
         self.tasks.spawn(async move {
+            let began = Instant::now();
             let rewards = tokio::select! {
                 rewards = pool.score(samples) => rewards,
                 () = cancel.cancelled() => return,
             };
+            metrics.rewarded(began.elapsed());
             drop(reports.send(match slot {
                 Some(slot) => Report::Scored(take, slot, rewards),
                 None => Report::GroupScored(take, rewards),

@@ -48,6 +48,7 @@ impl Shell {
                 self.write_due_step();
             }
             Report::StepWritten(step) => {
+                self.show_step(step);
                 self.ops.push(Op::StepInOutput { step });
                 self.event(Event::StepWritten);
             }

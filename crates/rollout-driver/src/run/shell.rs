@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use rollout_engine::{
-    Command, Event, JobResult, Reach, Reason, Record, SampleKey, Step, StopCause, TakeId,
+    Command, Event, JobResult, Reach, Reason, Record, SampleKey, Step, StopCause, TakeId, Tally,
     TeardownSummary,
 };
 use tokio::sync::{mpsc, watch};
@@ -45,6 +45,10 @@ pub(super) struct Shell {
     pub(super) began: Instant,
     pub(super) step_began: Instant,
     pub(super) teardown: TeardownSummary,
+    /// The takes of the steps before this one.
+    pub(super) earlier: (Step, Tally),
+    /// Samples of finished steps.
+    pub(super) written: u64,
     /// Whether the router admits the job's work.
     pub(super) admitted: watch::Sender<bool>,
     /// Who still answers.
@@ -58,6 +62,7 @@ pub(super) struct Shell {
 
 impl Shell {
     pub(super) fn new(setup: Setup) -> Self {
+        let written = setup.output.totals().1;
         Self {
             setup,
             work: HashMap::new(),
@@ -70,6 +75,8 @@ impl Shell {
             began: Instant::now(),
             step_began: Instant::now(),
             teardown: TeardownSummary::default(),
+            earlier: <(Step, Tally)>::default(),
+            written,
             admitted: watch::channel(false).0,
             reach: watch::channel(Reach::All).0,
             submitted: 0,

@@ -1,10 +1,11 @@
 //! What the run shows: the board, and the metrics that are no property of samples.
 
-use rollout_engine::TeardownSummary;
+use rollout_engine::{Step, Tally, TeardownSummary};
 use serde_json::{Map, Value, json};
 
 use super::rebuild::CURSOR;
 use super::shell::Shell;
+use crate::status::Numbers;
 
 impl Shell {
     /// Brings the board up to date.
@@ -14,12 +15,35 @@ impl Shell {
         if progress.tearing_down {
             self.teardown = TeardownSummary::of(&engine.book().rungs);
         }
-        self.setup.board.show(
-            &progress,
-            &engine.book().current(),
-            &self.counters,
-            &self.teardown,
-        );
+        let current = engine.book().current();
+        self.setup
+            .board
+            .show(&progress, &current, &self.counters, &self.teardown);
+        if self.earlier.0 != progress.step {
+            let mut earlier = Tally::default();
+            for (_, tally) in engine.book().tallies.range(..progress.step) {
+                earlier.add(tally);
+            }
+            self.earlier = (progress.step, earlier);
+        }
+        let mut takes = self.earlier.1.clone();
+        takes.add(&current);
+        self.setup.board.metrics().show(Numbers {
+            progress: &progress,
+            takes: &takes,
+            counters: &self.counters,
+            teardown: &self.teardown,
+            sessions: self.setup.climber.sessions.lock().len() as u64,
+            written: self.written,
+        });
+    }
+
+    /// Takes note of a step that is in the output.
+    pub(super) fn show_step(&mut self, step: Step) {
+        self.written = self.setup.output.totals().1;
+        if let Some(entry) = self.setup.output.finished(step.0) {
+            self.setup.board.metrics().step_written(&entry.metrics);
+        }
     }
 
     /// Metrics of the current step.

@@ -7,6 +7,7 @@ use rollout_engine::{GroupIndex, SlotStart, filter::Scored};
 use rollout_session::{Sample, SampleStatus};
 use serde_json::Value;
 use sglang_client::Prompt;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::report::Loaded;
@@ -37,6 +38,8 @@ pub(super) struct Work {
     pub(super) rows: Option<Arc<[u8]>>,
     /// Ends reward and filter tasks.
     pub(super) cancel: CancellationToken,
+    /// Since when its samples wait for their turn.
+    pub(super) since: Instant,
 }
 
 impl Work {
@@ -49,6 +52,7 @@ impl Work {
             has_stored: false,
             rows: None,
             cancel: CancellationToken::new(),
+            since: Instant::now(),
         }
     }
 
@@ -60,6 +64,7 @@ impl Work {
             .map(|stored| (stored.slot, stored))
             .collect();
         self.has_stored = !stored.is_empty();
+        self.since = Instant::now();
         self.row = Some(Arc::new(loaded.row));
         self.prompt = loaded.prompt;
         let mut starts = Vec::new();

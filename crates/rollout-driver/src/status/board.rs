@@ -7,6 +7,7 @@ use rollout_engine::{Book, HookOutcome, JobResult, Progress, Tally, TeardownSumm
 use serde::Serialize;
 use serde_json::Value;
 
+use super::Metrics;
 use crate::run::Counters;
 
 /// What can be seen.
@@ -111,6 +112,7 @@ pub struct FailureView {
 #[derive(Debug, Clone)]
 pub struct Board {
     view: Arc<Mutex<Arc<View>>>,
+    metrics: Arc<Metrics>,
 }
 
 impl Board {
@@ -126,7 +128,13 @@ impl Board {
                 result: None,
                 recent_failures: Vec::new(),
             }))),
+            metrics: Arc::new(Metrics::new()),
         }
+    }
+
+    /// The counters behind `/metrics`.
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
     }
 
     /// The state now.

@@ -1,4 +1,4 @@
-//! `GET /status` with an `ETag`, and `GET /health`.
+//! `GET /status` with an `ETag`, `GET /metrics`, and `GET /health`.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -16,6 +16,7 @@ use crate::digest;
 pub async fn serve(listener: TcpListener, board: Board, over: CancellationToken) {
     let app = Router::new()
         .route("/status", get(status))
+        .route("/metrics", get(metrics))
         .route("/health", get(|| async { "ok" }))
         .with_state(board);
     let served = axum::serve(listener, app)
@@ -36,6 +37,14 @@ async fn status(State(board): State<Board>, headers: HeaderMap) -> Response {
         return (StatusCode::NOT_MODIFIED, [(header::ETAG, tag)]).into_response();
     }
     ([(header::ETAG, tag)], Json(body)).into_response()
+}
+
+async fn metrics(State(board): State<Board>) -> Response {
+    const FORM: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    match board.metrics().text() {
+        Ok(text) => ([(header::CONTENT_TYPE, FORM)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
 }
 
 fn etag(body: &str) -> String {

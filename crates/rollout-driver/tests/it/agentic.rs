@@ -1,11 +1,13 @@
 //! Jobs whose samples come from agents.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rollout_driver::run::Driver;
 use rollout_engine::Reason;
 use rollout_session::SampleStatus;
 use serde_json::{Value, json};
+use tokio::sync::Barrier;
 use tokio_util::sync::CancellationToken;
 
 use crate::agents::{Agents, Behaviour};
@@ -403,5 +405,23 @@ async fn without_a_router_sessions_and_agents_are_not_waited_for() {
         troubles.contains("Release: 4 of 4 sessions were not deleted: the router is gone"),
         "{word}"
     );
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn an_agent_at_its_tools_takes_no_engines_place() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = job(
+        &pool,
+        &json!({"rollout": {"concurrency": {"requestsPerEngine": 1}}}),
+    );
+    // All four have had a turn before any has its second: with a permit per session, none but the first would get there.
+    let barrier = Arc::new(Barrier::new(4));
+    let _agents = Agents::start(&pool, "sums", 4, move |_, _| {
+        Behaviour::Meet(Arc::clone(&barrier))
+    });
+    let result = job.run().await.unwrap();
+    assert!(result.success, "{}", job.last_word());
+    assert!(!job.samples(0).is_empty());
     pool.stop().await;
 }

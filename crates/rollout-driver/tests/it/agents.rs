@@ -8,12 +8,13 @@ use parking_lot::Mutex;
 use reqwest::{Client, StatusCode};
 use rollout_router::Holder;
 use serde_json::{Value, json};
+use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use crate::rig::Pool;
 
 /// What an agent does with its session.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(crate) enum Behaviour {
     /// Two turns, then a result with this metadata.
     Chat(Value),
@@ -29,6 +30,8 @@ pub(crate) enum Behaviour {
     Deaf,
     /// As `Chat`, with reward 1, half a second late.
     Late,
+    /// One turn, then a tool that waits until so many agents are at it; then a second turn, and reward 1.
+    Meet(Arc<Barrier>),
     /// The launcher cannot load the agent.
     NotLoaded,
     /// The pod is lost.
@@ -126,6 +129,12 @@ impl Pod {
                 self.chat(&base, claim, 1).await;
                 json!({"outcome": "completed", "exit_code": 0, "metadata": {"reward": 1.0}})
             }
+            Behaviour::Meet(barrier) => {
+                self.chat(&base, claim, 1).await;
+                barrier.wait().await;
+                self.chat(&base, claim, 1).await;
+                json!({"outcome": "completed", "exit_code": 0, "metadata": {"reward": 1.0}})
+            }
             Behaviour::Deaf => {
                 self.chat(&base, claim, 1).await;
                 std::future::pending().await
@@ -147,7 +156,7 @@ impl Pod {
                     return;
                 };
                 self.seen.hooks.lock().push(event["args"].clone());
-                let hook = if behaviour == Behaviour::Hang {
+                let hook = if matches!(behaviour, Behaviour::Hang) {
                     json!({"abort_id": event["abort_id"], "result": "succeeded", "error": null})
                 } else {
                     json!({"abort_id": event["abort_id"], "result": "failed", "error": "hook raised"})

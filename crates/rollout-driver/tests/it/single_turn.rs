@@ -1,5 +1,7 @@
 //! Jobs that generate by `/generate`.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use rollout_engine::Reason;
 use rollout_session::SampleStatus;
 use serde_json::json;
@@ -145,5 +147,43 @@ async fn groups_whose_rewards_do_not_differ_are_filtered_with_the_reason() {
         "{filtered:?}"
     );
     assert!(!filtered.is_empty());
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn requests_per_engine_times_engines_bounds_what_is_in_flight() {
+    let engines = vec![slow_engine(200, 1), slow_engine(200, 1)];
+    let pool = Pool::start(engines).await;
+    let job = Job::new(
+        &pool.control_url,
+        &json!({
+            "rollout": {"batchSize": 6, "overSampling": {"batchSize": 8}, "concurrency": {"requestsPerEngine": 2}},
+            "reward": {"type": "None"},
+        }),
+    );
+    let simulators = pool.simulators.clone();
+    let active = move || -> u64 {
+        let states = simulators.iter().map(sglang_simulator::Simulator::state);
+        states
+            .filter_map(|state| state.paths.get("/generate").map(|path| path.active))
+            .sum()
+    };
+    let most = AtomicU64::new(0);
+    let watch = async {
+        loop {
+            most.fetch_max(active(), Ordering::Relaxed);
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+    };
+    let result = tokio::select! {
+        result = job.run() => result.unwrap(),
+        () = watch => unreachable!("it watches for ever"),
+    };
+    assert!(result.success, "{}", job.last_word());
+    assert_eq!(
+        most.into_inner(),
+        4,
+        "2 at each of 2 engines, and all of them used"
+    );
     pool.stop().await;
 }

@@ -37,6 +37,22 @@ async fn the_status_has_an_etag_and_is_not_sent_twice() {
             .await
             .unwrap();
         assert_eq!(again.status(), StatusCode::NOT_MODIFIED);
+        let metrics = client.get(url.replace("/status", "/metrics")).send();
+        let metrics = metrics.await.unwrap().error_for_status().unwrap();
+        let form = metrics.headers()[header::CONTENT_TYPE].clone();
+        assert!(
+            form.to_str()
+                .unwrap()
+                .starts_with("application/openmetrics-text")
+        );
+        let text = metrics.text().await.unwrap();
+        for line in [
+            "rollout_samples_in_flight 4",
+            "rollout_takes_open 2",
+            "rollout_queue_duration_seconds_count 4",
+        ] {
+            assert!(text.lines().any(|shown| shown == line), "{line}: {text}");
+        }
         stop.cancel();
     });
     result.unwrap();
