@@ -66,6 +66,13 @@ impl RouterClient {
         self.client.base()
     }
 
+    /// The port of its address, as a text; empty when the address has none.
+    pub fn port(&self) -> String {
+        let url = reqwest::Url::parse(self.url()).ok();
+        url.and_then(|url| url.port_or_known_default())
+            .map_or_else(String::new, |port| port.to_string())
+    }
+
     /// The job.
     pub fn job(&self) -> &str {
         &self.job

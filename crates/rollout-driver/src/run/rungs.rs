@@ -106,7 +106,8 @@ impl Climber {
         Ok(report)
     }
 
-    /// The `args` of the agents' hook: the job's parameters, and what tells its backend whose work to end.
+    /// The `args` of the agents' hook: the job's parameters, and what tells its backend whose work to end. As in Miles, the plural of the
+    /// instance id is a map from ports.
     fn hook_args(&self, step: u32) -> Value {
         let mut args = self.parameters.clone();
         let sessions: Vec<String> = self.sessions.lock().iter().cloned().collect();
@@ -114,7 +115,10 @@ impl Climber {
         args.insert("session_ids".into(), json!(sessions));
         let instance = self.feed.instance();
         args.insert("session_server_instance_id".into(), json!(instance));
-        args.insert("session_server_instance_ids".into(), json!([instance]));
+        args.insert(
+            "session_server_instance_ids".into(),
+            json!({ self.router.port(): instance }),
+        );
         Value::Object(args)
     }
 

@@ -1,4 +1,4 @@
-//! The driver's metrics in the OpenMetrics form: counters of the run, and the figures of the last finished step.
+//! The driver's metrics, as text for a scraper: counters of the run, and the figures of the last finished step.
 //!
 //! Counters of takes are the ledger's and go on over restarts; the others count this process.
 
@@ -308,8 +308,8 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn the_names_are_part_of_the_product() {
+    /// The metrics of a job in its second step.
+    fn shown() -> Metrics {
         let metrics = Metrics::new();
         let mut takes = Tally {
             taken: 9,
@@ -350,7 +350,12 @@ mod tests {
         metrics.step_written(step.as_object().expect("an object"));
         metrics.rewarded(Duration::from_millis(3));
         metrics.queued(Duration::from_millis(20));
-        let text = metrics.text().expect("text");
+        metrics
+    }
+
+    #[test]
+    fn the_names_are_part_of_the_product() {
+        let text = shown().text().expect("text");
         let mut lines: Vec<&str> = text
             .lines()
             .filter(|line| !line.contains("_bucket{") && !line.starts_with("# HELP"))

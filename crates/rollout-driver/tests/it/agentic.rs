@@ -7,6 +7,7 @@ use rollout_driver::run::Driver;
 use rollout_engine::Reason;
 use rollout_session::SampleStatus;
 use serde_json::{Value, json};
+use sglang_simulator::{Fault, FaultKind};
 use tokio::sync::Barrier;
 use tokio_util::sync::CancellationToken;
 
@@ -160,7 +161,13 @@ async fn surplus_sessions_are_torn_down_with_the_agents_hook() {
     assert!(!hooks.is_empty());
     assert_eq!(hooks[0]["server"], "http://harbor:11000");
     assert_eq!(hooks[0]["rollout_id"], 0);
-    assert!(hooks[0]["session_server_instance_id"].is_string());
+    let instance = &hooks[0]["session_server_instance_id"];
+    assert!(instance.is_string());
+    let port = pool.control_url.rsplit(':').next().unwrap();
+    assert_eq!(
+        hooks[0]["session_server_instance_ids"],
+        json!({ port: instance })
+    );
     assert!(!hooks[0]["session_ids"].as_array().unwrap().is_empty());
     let ledger = &job.manifest().steps[0].ledger;
     assert_eq!((ledger.kept, ledger.taken), (1, 3));
@@ -423,5 +430,28 @@ async fn an_agent_at_its_tools_takes_no_engines_place() {
     let result = job.run().await.unwrap();
     assert!(result.success, "{}", job.last_word());
     assert!(!job.samples(0).is_empty());
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_whose_last_turn_an_engine_failed_is_run_again_and_never_scored() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let fault = Fault::new("/v1/chat/completions", FaultKind::Status500).times(2);
+    pool.simulators[0].add_fault(fault);
+    let job = job(&pool, &json!({}));
+    // An agent that takes the failed turn for its own failure, and gives itself no reward for it.
+    let agents = Agents::start(&pool, "sums", 1, |n, _| {
+        reward(if n < 2 { 0.0 } else { 1.0 })
+    });
+    let result = job.run().await.unwrap();
+    assert!(result.success, "{}", job.last_word());
+    let word = job.last_word();
+    assert_eq!(
+        word["recentFailures"][0]["reason"], "engine_failed",
+        "{word}"
+    );
+    assert_eq!(word["recentFailures"][0]["count"], 2, "{word}");
+    assert!(job.samples(0).iter().all(|s| s.reward == json!(1.0)));
+    assert_eq!(agents.seen.claims.lock().len(), 6);
     pool.stop().await;
 }
