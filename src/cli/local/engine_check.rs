@@ -50,7 +50,8 @@ pub(super) enum EngineError {
 /// Asks all engines at once; the first answer that is no engine's is the error.
 pub(super) async fn all(urls: &[String]) -> Result<(), EngineError> {
     let mut asked = JoinSet::new();
-    for url in urls.iter().cloned() {
+    for url in urls {
+        let url = url.clone();
         asked.spawn(async move { one(&url).await });
     }
     while let Some(answer) = asked.join_next().await {

@@ -8,6 +8,7 @@
 
 mod agent_command;
 mod agents;
+mod commands;
 mod control;
 mod engine_check;
 mod engines;

@@ -1,30 +1,23 @@
-//! From arguments and manifests to commands: reads and checks everything before the first process starts.
+//! From arguments and manifests to a job that can start: reads and checks everything before the first process is there.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use anyhow::Context;
-use rollout_driver::config::{DriverConfig, engine_config};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     Args,
     agent_command::{self, FunctionFiles},
-    agents::RouterUrls,
-    control::Control,
     engine_check,
-    engines::{self, EngineFiles, simulator_config, simulator_spec},
+    engines::{self, EngineFiles},
     inputs::{self, Code, Content, Inputs},
-    last_word::LastWord,
-    patience,
     pod::Pods,
     progress::say,
     python,
     secrets::Secrets,
-    service::Spec,
     tokenizer,
     workdir::{Job, WorkDir, shown},
 };
@@ -47,14 +40,14 @@ pub(super) struct Setup {
     /// Where every process writes.
     pub(super) logs: PathBuf,
     /// The job's spec, with its defaults written out.
-    spec: Value,
-    program: PathBuf,
-    python: PathBuf,
-    tokenizer: Option<PathBuf>,
-    dataset: PathBuf,
-    files: EngineFiles,
-    plugin_code: Option<PathBuf>,
-    secrets: Secrets,
+    pub(super) spec: Value,
+    pub(super) program: PathBuf,
+    pub(super) python: PathBuf,
+    pub(super) tokenizer: Option<PathBuf>,
+    pub(super) dataset: PathBuf,
+    pub(super) files: EngineFiles,
+    pub(super) plugin_code: Option<PathBuf>,
+    pub(super) secrets: Secrets,
 }
 
 /// Reads and checks the manifests, and takes the output directory. `None`: the manifests are wrong, and that has been said.
@@ -62,15 +55,7 @@ pub(super) async fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
     let Some(inputs) = read_inputs(args)? else {
         return Ok(None);
     };
-    let engine_urls = engines::running(&args.engines, &inputs)?;
-    if let Some(directory) = &args.tokenizer {
-        tokenizer::check(directory)?;
-    } else if !engine_urls.is_empty()
-        && let Some(hint) = tokenizer::without(&inputs.spec)?
-    {
-        say(hint);
-    }
-    engine_check::all(&engine_urls).await?;
+    let engine_urls = running_engines(args, &inputs).await?;
     let program = std::env::current_exe().context("find this program")?;
     let python = python::choose(args.python.as_deref(), runs_python(&inputs))
         .await?
@@ -161,6 +146,20 @@ pub(super) async fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
         secrets,
         inputs,
     }))
+}
+
+/// The engines that run already, once they have said that they are engines and it is clear who tokenizes.
+async fn running_engines(args: &Args, inputs: &Inputs) -> anyhow::Result<Vec<String>> {
+    let urls = engines::running(&args.engines, inputs)?;
+    if let Some(directory) = &args.tokenizer {
+        tokenizer::check(directory)?;
+    } else if !urls.is_empty()
+        && let Some(hint) = tokenizer::without(&inputs.spec)?
+    {
+        say(hint);
+    }
+    engine_check::all(&urls).await?;
+    Ok(urls)
 }
 
 fn read_inputs(args: &Args) -> anyhow::Result<Option<Inputs>> {
@@ -272,157 +271,4 @@ fn sessions_at_once(inputs: &Inputs) -> u32 {
         .concurrency
         .sessions
         .map_or(u32::MAX, i32::unsigned_abs)
-}
-
-impl Setup {
-    /// The router's control port.
-    pub(super) fn control(&self, router: &RouterUrls) -> anyhow::Result<Control> {
-        let token = &self.secrets.control_token;
-        Ok(Control::new(&router.control_url, token, &self.inputs.name)?)
-    }
-
-    /// The command of simulated engine `index`, built from what it announced before.
-    pub(super) fn engine_spec(
-        &self,
-        index: u32,
-    ) -> anyhow::Result<impl Fn(&Value) -> Spec + Send + Sync + 'static> {
-        let config = simulator_config(&self.inputs, &self.files, index.into());
-        let path = self.work.write(
-            &format!("engine-{index}.json"),
-            &serde_json::to_vec_pretty(&config)?,
-        )?;
-        let (program, logs) = (self.program.clone(), self.logs.clone());
-        Ok(move |announced: &Value| {
-            simulator_spec(&program, index as usize, &path, &logs, announced)
-        })
-    }
-
-    /// The command of the router. After a restart it takes its old ports again: driver and agents know it by those.
-    pub(super) fn router_spec(
-        &self,
-        engines: &[String],
-    ) -> impl Fn(&Value) -> Spec + Send + Sync + 'static {
-        let run = self.work.run.path().to_owned();
-        let (program, log) = (self.program.clone(), self.logs.join("router.log"));
-        let job = self.inputs.name.clone();
-        let engines = engines.to_owned();
-        move |announced: &Value| {
-            let address = |name: &str| {
-                let url = announced[name]
-                    .as_str()
-                    .and_then(|url| url.strip_prefix("http://"));
-                url.map_or_else(
-                    || "127.0.0.1:0".to_owned(),
-                    |address| address.trim_end_matches('/').to_owned(),
-                )
-            };
-            let file = |name: &str| run.join(name).display().to_string();
-            let mut args: Vec<String> = ["router", "--exit-with-stdin", "--job", &job]
-                .map(str::to_owned)
-                .to_vec();
-            args.extend(["--agents-listen".to_owned(), address("agents_url")]);
-            args.extend(["--control-listen".to_owned(), address("control_url")]);
-            args.extend(["--control-token-file".to_owned(), file("control-token")]);
-            args.extend(["--claim-secret-file".to_owned(), file("claim-secret")]);
-            for engine in &engines {
-                args.extend(["--engine".to_owned(), engine.clone()]);
-            }
-            Spec {
-                name: "router".to_owned(),
-                program: program.clone(),
-                args,
-                first_line: None,
-                log: log.clone(),
-                announces: true,
-            }
-        }
-    }
-
-    /// The command of the plug-in host, when the job has plug-ins.
-    pub(super) fn plugin_host(&self) -> Option<Spec> {
-        self.inputs.spec.plugins.as_ref()?;
-        let mut args: Vec<String> = ["plugins", "--exit-with-stdin", "--socket"]
-            .map(str::to_owned)
-            .to_vec();
-        args.push(self.plugin_socket().display().to_string());
-        args.extend(["--python".to_owned(), self.python.display().to_string()]);
-        if let Some(code) = &self.plugin_code {
-            args.extend(["--code".to_owned(), code.display().to_string()]);
-        }
-        Some(Spec {
-            name: "plug-in host".to_owned(),
-            program: self.program.clone(),
-            args,
-            first_line: None,
-            log: self.logs.join("plugins.log"),
-            announces: false,
-        })
-    }
-
-    fn plugin_socket(&self) -> PathBuf {
-        self.work.run.path().join("plugins.sock")
-    }
-
-    fn last_word_path(&self) -> PathBuf {
-        self.work.state.join("last-word.json")
-    }
-
-    /// Writes the driver's configuration, now that the router is known.
-    pub(super) fn write_driver_config(&self, router: &RouterUrls) -> anyhow::Result<PathBuf> {
-        let simulated = self.engine_urls.is_empty();
-        let config = json!({
-            "version": 1,
-            "job": {
-                "name": self.inputs.name,
-                "namespace": self.inputs.namespace,
-                "uid": self.work.uid,
-                "attempt": self.work.attempt,
-            },
-            "spec": self.spec,
-            "dataset_path": self.dataset,
-            "ledger_dir": self.work.directory("ledger")?,
-            "output_dir": self.work.output,
-            "router_url": router.control_url,
-            "control_token_file": self.work.run.path().join("control-token"),
-            "plugin_socket": self.inputs.spec.plugins.as_ref().map(|_| self.plugin_socket()),
-            "tokenizer": (simulated && self.tokenizer.is_none()).then_some("builtin"),
-            "tokenizer_dir": self.tokenizer,
-            "status_listen": "127.0.0.1:0",
-            "termination_message_path": self.last_word_path(),
-        });
-        Ok(self
-            .work
-            .write("driver.json", &serde_json::to_vec_pretty(&config)?)?)
-    }
-
-    /// The command of the driver.
-    pub(super) fn driver_spec(&self, config: &Path) -> Spec {
-        let config = config.display().to_string();
-        Spec {
-            name: "driver".to_owned(),
-            program: self.program.clone(),
-            args: ["driver", "--exit-with-stdin", "--config", &config]
-                .map(str::to_owned)
-                .to_vec(),
-            first_line: None,
-            log: self.logs.join("driver.log"),
-            announces: true,
-        }
-    }
-
-    /// How long the driver may take after SIGTERM, by its own configuration.
-    pub(super) fn driver_patience(config: &Path) -> anyhow::Result<Duration> {
-        let config = DriverConfig::load(config).context("the driver's configuration")?;
-        // Neither the rows nor the engines change the ladder.
-        Ok(patience::of(&engine_config(&config, 1, 1).ladder))
-    }
-
-    /// How the job ended, in the driver's word.
-    pub(super) fn last_word(&self) -> anyhow::Result<LastWord> {
-        let path = self.last_word_path();
-        let text = fs::read_to_string(&path).with_context(|| {
-            format!("the driver ended without a last word in {}", path.display())
-        })?;
-        LastWord::read(&text)
-    }
 }

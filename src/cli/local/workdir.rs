@@ -99,13 +99,13 @@ pub(super) struct WorkDir {
     /// Counts the starts, from 1.
     pub(super) attempt: u32,
     /// What killed runs left and what still was in use at the start.
-    stale: Vec<PathBuf>,
+    left: Vec<PathBuf>,
     _lock: File,
 }
 
 impl Drop for WorkDir {
     fn drop(&mut self) {
-        run_dir::remove_stale(std::mem::take(&mut self.stale));
+        run_dir::remove_stale(std::mem::take(&mut self.left));
     }
 }
 
@@ -152,8 +152,8 @@ impl WorkDir {
             },
         };
         let run = RunDir::new_path(&Secrets::random_uid());
-        let stale = run_dir::remove_stale(stamp.run_directories);
-        stamp.run_directories = stale.clone();
+        let left = run_dir::remove_stale(std::mem::take(&mut stamp.run_directories));
+        stamp.run_directories.clone_from(&left);
         stamp.run_directories.push(run.clone());
         stamp.attempt += 1;
         stamp.spec = job.spec.clone();
@@ -168,7 +168,7 @@ impl WorkDir {
             run,
             uid: stamp.uid,
             attempt: stamp.attempt,
-            stale,
+            left,
             _lock: lock,
         })
     }
