@@ -6,8 +6,10 @@ use crate::teardown::{Rung, RungReport};
 /// What one slot of a group starts with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SlotStart {
-    /// Nothing, or the partial output of an earlier take.
+    /// Nothing.
     Generate,
+    /// The partial output of an earlier take.
+    Resume,
     /// It was finished in an earlier take.
     Finished {
         /// Whether it has its reward.

@@ -78,10 +78,11 @@ impl Climber {
         let answer = self.patience.call(&self.router, call).await?;
         let mut report = RungReport::new(rung, fence_outcome(&answer));
         report.fenced_sessions = answer.sessions;
-        report.aborted_requests = answer.requests.saturating_sub(answer.left);
+        let open = answer.left + answer.unproven;
+        report.aborted_requests = answer.requests.saturating_sub(open);
         report.left = answer.left;
         report.unproven = answer.unproven;
-        if answer.left + answer.unproven > 0 {
+        if open > 0 {
             report.reach = Reach::EnginesSilent;
         }
         Ok(report)

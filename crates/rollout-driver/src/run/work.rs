@@ -84,7 +84,7 @@ impl Work {
                             scored: found.scored,
                         }
                     } else {
-                        SlotStart::Generate
+                        SlotStart::Resume
                     }
                 }
             };

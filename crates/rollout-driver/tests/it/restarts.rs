@@ -240,6 +240,7 @@ async fn an_engine_that_ends_no_request_is_waited_for_once_over_the_whole_ladder
     let job = patient(&pool.control_url);
     let word = stopped_after(pool, job, |_| {}).await;
     assert_eq!(word["teardown"]["unproven"], 4, "{word}");
+    assert_eq!(word["teardown"]["abortedRequests"], 0, "{word}");
     assert_eq!(word["progress"]["groups"]["recycled"], 2, "{word}");
 }
 

@@ -77,7 +77,7 @@ impl Engine {
                 .copied()
                 .unwrap_or(SlotStart::Generate);
             let state = match start {
-                SlotStart::Generate => SlotState::Queued,
+                SlotStart::Generate | SlotStart::Resume => SlotState::Queued,
                 SlotStart::Finished { scored } if scored || never_scored => SlotState::Done,
                 SlotStart::Finished { .. } => SlotState::Generated,
             };
@@ -85,7 +85,7 @@ impl Engine {
                 state,
                 attempt: 0,
                 started: std::time::Duration::ZERO,
-                has_samples: state != SlotState::Queued,
+                has_samples: start != SlotStart::Generate,
             });
             match state {
                 SlotState::Queued => self.queue.push(SampleKey {

@@ -152,6 +152,7 @@ fn slots(dice: &mut Dice, n: u32) -> Vec<SlotStart> {
         .map(|_| match dice.roll(4) {
             0 => SlotStart::Finished { scored: true },
             1 => SlotStart::Finished { scored: false },
+            2 => SlotStart::Resume,
             _ => SlotStart::Generate,
         })
         .collect()

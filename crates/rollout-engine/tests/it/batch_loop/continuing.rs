@@ -1,7 +1,8 @@
 //! What is taken again: recycled prompts, partial rollout, restarts, and ends that are not the target.
 
 use rollout_engine::{
-    Command, EngineConfig, Event, GroupIndex, Reason, Record, Rung, SlotStart, StopCause, TakeId,
+    Command, EngineConfig, Event, GroupIndex, Reason, Record, Rung, SampleEnd, SlotStart,
+    StopCause, TakeId,
 };
 
 use crate::rig::{Rig, replay};
@@ -73,6 +74,30 @@ fn partial_rollout_resumes_from_the_front_buffer_in_the_next_step() {
             .count(),
         1
     );
+}
+
+#[test]
+fn a_part_that_is_interrupted_before_it_grew_is_kept_for_the_next_take() {
+    let mut config = EngineConfig::new(1, 1, 10);
+    config.fetch = 2;
+    config.steps = 3;
+    config.partial = true;
+    let mut rig = Rig::start(config);
+    rig.keep_group(TakeId(0));
+    rig.tear_down();
+    rig.write_step();
+    let (resumed, other) = (TakeId(2), TakeId(3));
+    rig.take_command(|c| matches!(c, Command::Load { take, .. } if *take == resumed));
+    rig.send(Event::PromptReady {
+        take: resumed,
+        slots: vec![SlotStart::Resume],
+    });
+    rig.keep_group(other);
+    let key = rig.generating().into_iter().find(|k| k.take == resumed);
+    let end = SampleEnd::Aborted { tokens: 0 };
+    rig.end_sample(key.expect("it is generated"), end);
+    let entry = rig.engine.book().front.front().expect("it waits");
+    assert!(entry.samples, "with what the first step generated");
 }
 
 #[test]
