@@ -21,23 +21,26 @@ pub struct Agentic {
     /// The plug-in's own flags: args of the agent's run and abort, and of reward and filter functions.
     #[serde(default, skip_serializing_if = "Parameters::is_empty")]
     pub parameters: Parameters,
-    /// Whose token ids a turn's prompt has. Default: Recorded.
+    /// Whose token ids a turn's prompt has. Recorded: SGLang tokenizes each turn anew, its ids are recorded. Inherited: those that the engine
+    /// produced in earlier turns are used again. Default: Recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<TokenMode>,
     /// Family of the chat template, for Inherited tokens (qwen3, glm47, ...). Default: default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64), regex(pattern = "^[a-z0-9_]+$"))]
     pub template_family: Option<String>,
-    /// When a message that the agent sends again counts as the recorded one. Default: Strict.
+    /// When a message that the agent sends again counts as the recorded one. Strict: role, content, reasoning and tool calls are equal.
+    /// `LooseToolCall`: arguments of tool calls are compared as JSON. `RoleContentOnly`: only role and content. Default: Strict.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message_matcher: Option<MessageMatcher>,
-    /// Whether a session is one line of turns or a tree of branches. Default: Linear.
+    /// Whether a session is one line of turns (Linear) or a tree of branches (Tree). Default: Linear.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<History>,
-    /// Which branches become samples. Default: `DropRetries`.
+    /// Which branches become samples: all but those that a retry superseded (`DropRetries`), or all (`KeepAll`). Default: `DropRetries`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sample_picker: Option<SamplePicker>,
-    /// What happens to sampling parameters that the agent sends. Default: Default.
+    /// What happens to sampling parameters that the agent sends. Default: the job's fill in what it leaves out. Pin: the job's override them.
+    /// Default: Default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling_policy: Option<SamplingPolicy>,
     /// Tokens of a session at most, prompt and answers of all turns together; a longer one is cut there. None: maxContextTokens.

@@ -142,7 +142,7 @@ pub struct RolloutJobSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 31_536_000))]
     pub ttl_seconds_after_finished: Option<i32>,
-    /// What is deleted ttlSecondsAfterFinished after the end. Default: Children.
+    /// What is deleted ttlSecondsAfterFinished after the end: what the job created (Children), the job too (Self), or nothing (None). Default: Children.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cleanup: Option<Cleanup>,
     /// Change it to run a finished job again; each value writes a folder of its own.

@@ -12,7 +12,8 @@ use crate::api::values::Template;
 #[serde(rename_all = "camelCase", default)]
 #[schemars(transform = rules)]
 pub struct Reward {
-    /// Who scores. Default: None, no reward.
+    /// Who scores. None: nobody, the reward is null. Agent: the agent, by the reward that it returns. Math: 1 when the last \boxed{} of the answer is
+    /// the label, else 0. Plugin: a Python function. The others are not built yet. Default: None.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub type_: Option<RewardType>,
     /// Which entry of a reward that is an object counts; none: rewards are numbers.

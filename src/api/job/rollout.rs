@@ -79,7 +79,7 @@ pub struct Asynchronous {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub queue_groups: Option<i32>,
-    /// What becomes of groups that are too old. Default: Drop.
+    /// What becomes of groups that are too old. Drop: they are counted and left out. Retry: their prompts are taken again. Default: Drop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stale_groups: Option<StaleGroups>,
 }
@@ -102,7 +102,7 @@ pub struct OverSampling {
     /// Groups that are taken at a time, at least rollout.batchSize.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub batch_size: i32,
-    /// What is counted when more work is started. Default: Group.
+    /// What is counted when more work is started: unfinished groups, or unfinished samples. Default: Group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub granularity: Option<Granularity>,
 }
@@ -123,7 +123,8 @@ pub enum Granularity {
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = filter_rules)]
 pub struct Filter {
-    /// The test that a group must pass.
+    /// The test that a group must pass. None: every group does. `NonzeroRewardStd`: its rewards are not all alike. `NoAborted`: none of its samples was
+    /// aborted. Plugin: what a Python function says.
     #[serde(rename = "type")]
     pub type_: FilterType,
     /// The function of type Plugin: (args, group) to {keep, reason}.

@@ -13,7 +13,8 @@ pub struct Router {
     /// Router Pods. Default: 1.
     #[schemars(range(min = 1, max = 64))]
     pub replicas: i32,
-    /// How a request finds its engine. Default: `SessionAffinity`.
+    /// How a request finds its engine. `SessionAffinity`: that of its session, for the prefix cache, else the least loaded. `LeastLoaded`: the one with
+    /// the least work. `PowerOfTwo`: the less loaded of two at random. `RoundRobin`: one after the other. Default: `SessionAffinity`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<RoutingPolicy>,
     /// Pod template that is merged over the operator's, containers by name.

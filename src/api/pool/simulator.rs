@@ -12,7 +12,7 @@ use crate::api::values::ConfigMapKeyRef;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Simulator {
-    /// Whose wire it speaks. Default: Stock.
+    /// Whose wire it speaks: SGLang 0.5.23 (Stock), or the fork that Miles installs (`MilesFork`). Default: Stock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
     /// Seed of the replies. Default: 0.
@@ -201,7 +201,9 @@ pub struct Fault {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256), regex(pattern = "^/"))]
     pub path: Option<String>,
-    /// What happens to a request that is hit.
+    /// What happens to a request that is hit. Refuse: the connection is closed. Status500, Status503: that answer. Stall: nothing for a while.
+    /// `SlowFirstByte`: the answer begins late. `CutBody`: the answer breaks off. `WrongCounts`: token counts that do not fit. `MissingIds`: no token ids. Death:
+    /// the process ends.
     pub kind: FaultKind,
     /// Of 100 requests of the path, how many it hits. Default: 100.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -49,7 +49,8 @@ pub struct Weights {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     pub required_version: Option<String>,
-    /// What happens to running requests during a weight update. Default: Retract.
+    /// What happens to running requests during a weight update. Abort: they end. Retract: they are queued again, and their prefix is computed anew.
+    /// `InPlace`: they freeze and go on with their old cache. Default: Retract.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause_mode: Option<PauseMode>,
 }
