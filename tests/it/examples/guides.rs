@@ -98,7 +98,7 @@ fn named_fields(line: &str) -> Vec<(bool, String)> {
         })
         .filter(|(of_pool, word)| {
             *of_pool
-                || word.contains('.') && word != "manifest.json" && !word.starts_with("external.")
+                || word.contains('.') && *word != "manifest.json" && !word.starts_with("external.")
         })
         // `field: Value` sets a field.
         .map(|(of_pool, word)| (of_pool, word.split(": ").next().unwrap_or(word).to_owned()))
