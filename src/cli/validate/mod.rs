@@ -1,7 +1,7 @@
 //! `rollout-operator validate`: manifests checked offline.
 //!
 //! Standard output has one line per finding, or one JSON object with `-o json`; standard error has a summary. The exit code is 1 when
-//! anything is refused.
+//! anything is refused. What is named and not in the files is a note (a cluster may have it), with `--local` an error.
 
 mod contents;
 
@@ -22,7 +22,7 @@ pub(super) struct Args {
     /// How findings are printed.
     #[arg(short, long, value_enum, default_value_t = Format::Text)]
     output: Format,
-    /// Checks for `rollout-operator local`, not for a cluster.
+    /// Checks for `rollout-operator local`, not for a cluster: what the manifests name must be in the files.
     #[arg(long)]
     local: bool,
 }
