@@ -189,6 +189,18 @@ pub(super) async fn verify(output: &Path) {
     );
 }
 
+/// What is wrong with an output, whether or not it has samples.
+pub(super) async fn problems(output: &Path) -> Value {
+    let report = Command::new(OPERATOR)
+        .args(["samples", "verify", "--format", "json"])
+        .arg(output)
+        .output()
+        .await
+        .expect("verify runs");
+    let report: Value = serde_json::from_slice(&report.stdout).expect("a report");
+    report["problems"].clone()
+}
+
 pub(super) fn rows(output: &Path) -> Vec<Value> {
     let text = fs::read_to_string(output.join("samples-0.jsonl")).expect("the samples are there");
     text.lines()
