@@ -141,6 +141,11 @@ impl Engine {
         self.in_flight.load(Ordering::Relaxed)
     }
 
+    /// Sessions that have their place here.
+    pub(crate) fn sessions(&self) -> usize {
+        self.seats.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn weight_version(&self) -> Option<String> {
         self.weight_version.read().clone()
     }
@@ -263,10 +268,7 @@ impl Engines {
         (0..count)
             .map(|step| &self.engines[(first + step) % count])
             .filter(|engine| !tried.iter().any(|other| Arc::ptr_eq(other, engine)))
-            .min_by_key(|engine| {
-                let seats = engine.seats.load(Ordering::Relaxed);
-                (!engine.is_healthy(), engine.in_flight(), seats)
-            })
+            .min_by_key(|engine| (!engine.is_healthy(), engine.in_flight(), engine.sessions()))
             .cloned()
     }
 }

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+/// Probes that must have gone unanswered: after one long pause of our own process the first one looks as old as the pause.
+const PROBES: u32 = 3;
+
 /// A probe that has got no answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unanswered {
@@ -21,6 +24,7 @@ pub(super) struct Unanswered {
 pub(super) struct Silence {
     /// When the first probe was sent that got no answer.
     since: Option<Instant>,
+    probes: u32,
 }
 
 impl Silence {
@@ -28,14 +32,17 @@ impl Silence {
     pub(super) fn lasts(&mut self, probe: Unanswered, now: Instant, limit: Duration) -> bool {
         let Unanswered { sent, heard, busy } = probe;
         if !busy || heard >= sent {
-            self.since = None;
+            *self = Self::default();
             return false;
         }
-        let since = self.since.filter(|since| *since >= heard).unwrap_or(sent);
-        self.since = Some(since);
-        let lasts = now.saturating_duration_since(since) >= limit;
+        if self.since.is_some_and(|since| since < heard) {
+            *self = Self::default();
+        }
+        self.probes += 1;
+        let since = *self.since.get_or_insert(sent);
+        let lasts = self.probes >= PROBES && now.saturating_duration_since(since) >= limit;
         if lasts {
-            self.since = None;
+            *self = Self::default();
         }
         lasts
     }
@@ -80,6 +87,25 @@ mod tests {
             verdict(|second| if second < 52 { 0 } else { 52 }, |_| true),
             Some(110)
         );
+    }
+
+    #[test]
+    fn a_long_pause_of_our_own_is_no_silence_of_the_engine() {
+        let start = Instant::now();
+        let mut silence = Silence::default();
+        let mut unanswered = |sent: u64, now: u64| {
+            let at = |second| start + Duration::from_secs(second);
+            let probe = Unanswered {
+                sent: at(sent),
+                heard: at(0),
+                busy: true,
+            };
+            silence.lasts(probe, at(now), LIMIT)
+        };
+        // The process stood still from second 1 to 500.
+        assert!(!unanswered(1, 500));
+        assert!(!unanswered(500, 505));
+        assert!(unanswered(505, 510));
     }
 
     #[test]

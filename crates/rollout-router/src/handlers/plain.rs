@@ -51,6 +51,7 @@ pub(crate) fn status(inner: &Inner) -> Response<Body> {
                 "draining": false,
                 "weight_version": engine.weight_version(),
                 "in_flight": engine.in_flight(),
+                "sessions": engine.sessions(),
             })
         })
         .collect();

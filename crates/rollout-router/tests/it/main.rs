@@ -29,5 +29,6 @@ mod security;
 mod server;
 mod silence;
 mod stop;
+mod storm;
 mod stream;
 mod support;

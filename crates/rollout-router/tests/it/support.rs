@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use parking_lot::Mutex;
-use rollout_router::{Config, Holder, Router, Service};
+use rollout_router::{BodyError, Config, Holder, Router, Service};
 use rollout_session::{Collected, codec};
 use serde_json::{Value, json};
 use sglang_simulator::Simulator;
@@ -258,6 +258,16 @@ impl Client {
     }
 
     pub(crate) async fn send(&self, method: &str, path: &str, body: impl Into<Bytes>) -> Answer {
+        self.try_send(method, path, body).await.unwrap()
+    }
+
+    /// The same, when the answer may break off.
+    pub(crate) async fn try_send(
+        &self,
+        method: &str,
+        path: &str,
+        body: impl Into<Bytes>,
+    ) -> Result<Answer, BodyError> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -270,12 +280,12 @@ impl Client {
             .or_insert("application/json".parse().unwrap());
         let response = self.service.respond(request).await;
         let (head, body) = response.into_parts();
-        let body = body.collect().await.unwrap().to_bytes();
-        Answer {
+        let body = body.collect().await?.to_bytes();
+        Ok(Answer {
             status: head.status,
             headers: head.headers,
             body,
-        }
+        })
     }
 }
 
