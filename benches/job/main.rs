@@ -1,6 +1,6 @@
-//! A whole job, as processes: what driver and router take of a machine, and what a simulated engine takes under load.
+//! A whole job, as processes: what driver and router take of a machine.
 //!
-//! `benches/run job [single-turn|agentic|simulator]`. CPU time and memory are each process's own, from `/proc`.
+//! `benches/run job [single-turn|agentic]`. CPU time and memory are each process's own, from `/proc`.
 
 #![expect(
     clippy::unwrap_used,
@@ -19,18 +19,15 @@ mod memory;
 mod part;
 #[path = "../support/process.rs"]
 mod process;
-mod simulator;
 
 fn main() {
     part::run(async |part| match part {
         Some("single-turn") => jobs::single_turn().await,
         Some("agentic") => jobs::agentic().await,
-        Some("simulator") => simulator::measure().await,
         None => {
             jobs::single_turn().await;
             jobs::agentic().await;
-            simulator::measure().await;
         }
-        Some(other) => panic!("no part {other}: single-turn, agentic or simulator"),
+        Some(other) => panic!("no part {other}: single-turn or agentic"),
     });
 }

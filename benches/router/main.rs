@@ -11,6 +11,8 @@
     reason = "a measurement that cannot go on stops"
 )]
 
+#[path = "../support/calls.rs"]
+mod calls;
 #[path = "../support/client.rs"]
 mod client;
 mod engine;

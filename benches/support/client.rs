@@ -7,7 +7,6 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
-use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
@@ -55,32 +54,5 @@ impl Connection {
             .await?;
         let status = response.status();
         Ok((status, response.into_body().collect().await?.to_bytes()))
-    }
-
-    /// A call that has to succeed.
-    pub(crate) async fn ok(
-        &mut self,
-        method: &str,
-        path: &str,
-        headers: &[(&'static str, &str)],
-        body: Bytes,
-    ) -> Bytes {
-        let (status, answer) = self.call(method, path, headers, body).await.unwrap();
-        assert!(
-            status.is_success(),
-            "{method} {path}: {status} {}",
-            String::from_utf8_lossy(&answer[..answer.len().min(400)])
-        );
-        answer
-    }
-
-    /// A call with a JSON body and answer that has to succeed.
-    pub(crate) async fn json(&mut self, method: &str, path: &str, body: &Value) -> Value {
-        let body = match body {
-            Value::Null => Bytes::new(),
-            body => Bytes::from(body.to_string()),
-        };
-        let answer = self.ok(method, path, &[], body).await;
-        serde_json::from_slice(&answer).unwrap_or(Value::Null)
     }
 }

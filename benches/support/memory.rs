@@ -1,4 +1,4 @@
-//! Memory and end of a measured process.
+//! Memory of a measured process.
 
 use crate::process::Process;
 
@@ -9,15 +9,5 @@ impl Process {
         let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
         let kibibytes: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
         Some(kibibytes / 1024.0)
-    }
-
-    /// Whether it has ended. It is not reaped, so that its CPU time can still be read.
-    pub(crate) fn has_ended(&self) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
-        stat.rsplit_once(')')
-            .unwrap()
-            .1
-            .trim_start()
-            .starts_with('Z')
     }
 }

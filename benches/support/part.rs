@@ -1,11 +1,16 @@
-//! Which part of a bench to run: the first argument, on a runtime of two workers.
+//! Arguments of a bench, and the runtime of two workers that it measures on.
 
-/// Runs `measure` with the part that was asked for; none means all.
-pub(crate) fn run(measure: impl AsyncFnOnce(Option<&str>)) {
-    let arguments: Vec<String> = std::env::args()
+/// What was asked for, without what cargo adds.
+pub(crate) fn arguments() -> Vec<String> {
+    std::env::args()
         .skip(1)
         .filter(|argument| argument != "--bench")
-        .collect();
+        .collect()
+}
+
+/// Runs `measure` with the part that was asked for, the first argument; none means all.
+pub(crate) fn run(measure: impl AsyncFnOnce(Option<&str>)) {
+    let arguments = arguments();
     let part = arguments.first().map(String::as_str);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

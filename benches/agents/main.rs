@@ -1,15 +1,18 @@
-//! Measures what launcher, shim and Python host add between the router's answer to a claim and the first line of the agent.
+//! What launcher, shim and Python host add between the router's answer to a claim and the first line of the agent.
 //!
-//!     cargo run --release -p rollout-agent --example assignment_overhead -- [SESSIONS_AT_ONCE] [ROUNDS]
-//!
-//! One pod holds as many claims open as there are sessions at once; each round offers that many sessions in one moment. The first
+//! `benches/run agents [SESSIONS_AT_ONCE] [ROUNDS]`. One pod holds as many claims open as there are sessions at once; each round offers that many sessions in one moment. The first
 //! round warms up and is not counted. Everything runs on this machine, the router of the measurement included.
 
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "this is a measurement"
+    reason = "a measurement that cannot go on stops"
 )]
+
+#[path = "../support/part.rs"]
+mod part;
+#[path = "../support/spread.rs"]
+mod spread;
 
 use std::{
     collections::HashMap,
@@ -32,6 +35,7 @@ use rollout_agent::{
     shim::{self, Agent, Function, ShimConfig},
 };
 use serde_json::{Value, json};
+use spread::Spread;
 use tokio::{
     net::TcpListener,
     process::{Child, Command},
@@ -61,32 +65,34 @@ fn now() -> u128 {
         .as_nanos()
 }
 
-#[tokio::main]
-async fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.first().map(String::as_str) {
-        Some("launcher") => {
-            let mut config = LauncherConfig::new(&arguments[1], "job/0/1/token", &arguments[2]);
-            config.concurrent = arguments[3].parse().unwrap();
-            config.sessions_per_pod = 0;
-            launcher::run(config, CancellationToken::new())
-                .await
-                .unwrap();
+fn main() {
+    part::run(async |part| match part {
+        Some("launcher") => run_launcher().await,
+        Some("shim") => run_shim().await,
+        sessions => {
+            let number = |text: &str| text.parse().unwrap();
+            let rounds = part::arguments();
+            measure(
+                sessions.map_or(128, number),
+                rounds.get(1).map_or(50, |text| number(text)),
+            )
+            .await;
         }
-        Some("shim") => run_shim(&arguments).await,
-        _ => {
-            let number = |index: usize, default: usize| {
-                arguments
-                    .get(index)
-                    .map_or(default, |text| text.parse().unwrap())
-            };
-            measure(number(0, 128), number(1, 50)).await;
-        }
-    }
+    });
 }
 
-async fn run_shim(arguments: &[String]) {
-    let directory = PathBuf::from(&arguments[1]);
+async fn run_launcher() {
+    let arguments = part::arguments();
+    let mut config = LauncherConfig::new(&arguments[1], "job/0/1/token", &arguments[2]);
+    config.concurrent = arguments[3].parse().unwrap();
+    config.sessions_per_pod = 0;
+    launcher::run(config, CancellationToken::new())
+        .await
+        .unwrap();
+}
+
+async fn run_shim() {
+    let directory = PathBuf::from(&part::arguments()[1]);
     let function = Function {
         path: "bench_agent.run".to_owned(),
         python: "python3".into(),
@@ -123,7 +129,7 @@ async fn measure(sessions: usize, rounds: usize) {
         overheads: Mutex::default(),
         changed: Notify::new(),
     });
-    let mut all = Vec::new();
+    let mut all = Spread::default();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let app = Router::new()
@@ -151,20 +157,15 @@ async fn measure(sessions: usize, rounds: usize) {
             }
             changed.await;
         }
-        let mut overheads = std::mem::take(&mut *shared.overheads.lock());
+        let overheads = std::mem::take(&mut *shared.overheads.lock());
+        shared.answered.lock().clear();
         if round > 0 {
-            shared.answered.lock().clear();
-            all.append(&mut overheads);
+            overheads.into_iter().for_each(|value| all.add(value));
         }
     }
-    all.sort_by(f64::total_cmp);
-    let at = |percent: usize| all[(all.len() - 1) * percent / 100];
+    let [p50, p90, p99, max] = [50, 90, 99, 100].map(|percent| all.percentile(percent));
     println!(
-        "{sessions} sessions at once, {rounds} rounds: p50 {:.1} ms, p90 {:.1} ms, p99 {:.1} ms, max {:.1} ms",
-        at(50),
-        at(90),
-        at(99),
-        at(100)
+        "{sessions} sessions at once, {rounds} rounds: p50 {p50:.1} ms, p90 {p90:.1} ms, p99 {p99:.1} ms, max {max:.1} ms"
     );
 }
 
