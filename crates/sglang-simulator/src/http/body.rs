@@ -96,6 +96,17 @@ impl Place {
         self.invalid(&[problem])
     }
 
+    /// The error of a body that is JSON, but no object.
+    pub(super) fn no_object(&self, body: &Value) -> ApiError {
+        let message = "Input should be a valid dictionary or object to extract fields from";
+        self.invalid(&[Problem::new(
+            "model_attributes_type",
+            "('body',)",
+            message,
+            &python::repr(body),
+        )])
+    }
+
     /// A body that must be a JSON object.
     pub(super) fn object(&self, body: &[u8]) -> Result<serde_json::Map<String, Value>, ApiError> {
         if body.is_empty() {
@@ -103,15 +114,7 @@ impl Place {
         }
         match serde_json::from_slice(body) {
             Ok(Value::Object(fields)) => Ok(fields),
-            Ok(other) => {
-                let message = "Input should be a valid dictionary or object to extract fields from";
-                Err(self.invalid(&[Problem::new(
-                    "model_attributes_type",
-                    "('body',)",
-                    message,
-                    &python::repr(&other),
-                )]))
-            }
+            Ok(other) => Err(self.no_object(&other)),
             Err(error) => Err(self.no_json(body, &error)),
         }
     }

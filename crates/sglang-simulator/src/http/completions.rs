@@ -7,64 +7,86 @@ use axum::extract::Request;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::StreamExt;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::App;
-use super::body::{self, Place};
+use super::body::{self, Place, Problem};
 use super::chat::{self, as_openai};
+use super::fields::Fields;
 use super::generate::{self, Answer, AnswerOptions, Chunks, Prepared, new_rid, outputs_of};
+use super::pydantic::{self, Field, Kind, Location, filled, optional};
 use super::reply::{self, ApiError};
 use crate::engine::Ticket;
 use crate::wire::logprobs::{LogprobOptions, Logprobs};
-use crate::wire::sampling::{OneOrMany, SamplingParams};
+use crate::wire::sampling::SamplingParams;
 use crate::wire::text::TextOptions;
 
 const PLACE: Place = Place {
     path: "/v1/completions",
     function: "openai_v1_completions",
-    line: 0,
+    line: 1860,
 };
 
 /// Tokens of a completion that names no limit.
 const DEFAULT_MAX_TOKENS: i64 = 16;
 
-#[derive(Debug, Deserialize)]
-#[expect(clippy::struct_excessive_bools, reason = "flags of the wire")]
-struct CompletionRequest {
-    model: Option<String>,
-    prompt: Prompt,
-    max_tokens: Option<i64>,
-    temperature: Option<serde_json::Number>,
-    top_p: Option<serde_json::Number>,
-    top_k: Option<i64>,
-    min_p: Option<serde_json::Number>,
-    stop: Option<OneOrMany>,
-    stop_token_ids: Option<Vec<Option<i64>>>,
-    logprobs: Option<i64>,
-    n: Option<i64>,
-    seed: Option<i64>,
-    rid: Option<String>,
-    #[serde(default)]
-    ignore_eos: bool,
-    #[serde(default)]
-    no_stop_trim: bool,
-    #[serde(default)]
-    stream: bool,
-    #[serde(default)]
-    stream_options: Option<Value>,
-    #[serde(default)]
-    return_token_ids: bool,
-    skip_special_tokens: Option<bool>,
-}
+const TEXTS: Kind = Kind::Union(&[Kind::List(&Kind::Str), Kind::Str]);
+const PROMPT: Kind = Kind::Union(&[
+    Kind::List(&Kind::Int),
+    Kind::List(&Kind::List(&Kind::Int)),
+    Kind::Str,
+    Kind::List(&Kind::Str),
+]);
 
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum Prompt {
-    Text(String),
-    Ids(Vec<u32>),
-    Texts(Vec<String>),
-    Lists(Vec<Vec<u32>>),
+/// Fields before `stream_options`, in the order of `CompletionRequest`.
+const FIRST: [Field; 13] = [
+    filled("model", Kind::Str),
+    filled("prompt", PROMPT),
+    optional("best_of", Kind::Int),
+    filled("echo", Kind::Bool),
+    filled("frequency_penalty", Kind::Float),
+    optional("logit_bias", Kind::DictOf("str,float", &Kind::Float)),
+    optional("logprobs", Kind::Int),
+    filled("max_tokens", Kind::Int),
+    filled("n", Kind::Int),
+    filled("presence_penalty", Kind::Float),
+    optional("seed", Kind::Int),
+    optional("stop", TEXTS),
+    filled("stream", Kind::Bool),
+];
+
+/// Fields after it.
+const LAST: [Field; 25] = [
+    optional("suffix", Kind::Str),
+    filled("temperature", Kind::Float),
+    filled("top_p", Kind::Float),
+    optional("user", Kind::Str),
+    filled("return_token_ids", Kind::Bool),
+    filled("top_k", Kind::Int),
+    filled("min_p", Kind::Float),
+    filled("min_tokens", Kind::Int),
+    optional("json_schema", Kind::Str),
+    optional("regex", Kind::Str),
+    optional("ebnf", Kind::Str),
+    filled("repetition_penalty", Kind::Float),
+    optional("stop_token_ids", Kind::List(&Kind::Int)),
+    optional("stop_regex", TEXTS),
+    filled("no_stop_trim", Kind::Bool),
+    filled("ignore_eos", Kind::Bool),
+    filled("skip_special_tokens", Kind::Bool),
+    optional("session_id", Kind::Str),
+    optional("session_params", Kind::Dict("any,any")),
+    optional("custom_params", Kind::Dict("any,any")),
+    optional("custom_logit_processor", Kind::Str),
+    optional("watermark", Kind::Dict("str,any")),
+    optional("rid", TEXTS),
+    optional("extra_key", TEXTS),
+    optional("priority", Kind::Int),
+];
+
+#[derive(Debug)]
+struct CompletionRequest {
+    fields: Fields,
 }
 
 /// Answers `/v1/completions`.
@@ -79,17 +101,16 @@ async fn answer(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
     body::require_json(&request)?;
     let bytes = body::read(request).await?;
     let fields = PLACE.object(&bytes)?;
-    if !fields.contains_key("prompt") {
-        let input = crate::wire::python::repr(&Value::Object(fields));
-        let problem = body::Problem::new("missing", "('body', 'prompt')", "Field required", &input);
-        return Err(PLACE.invalid(&[problem]));
-    }
-    let wanted: CompletionRequest = serde_json::from_value(Value::Object(fields))
-        .map_err(|error| ApiError::Native(error.to_string()))?;
+    drop(bytes);
+    check(&fields)?;
+    let wanted = CompletionRequest {
+        fields: Fields(fields),
+    };
     let prepared = wanted.prepare(&app)?;
     generate::warm_up(&app, &prepared).await?;
-    let (tickets, options) = generate::submit(&app, prepared, wanted.stream)?;
-    if wanted.stream {
+    let stream_wanted = wanted.fields.flag("stream");
+    let (tickets, options) = generate::submit(&app, prepared, stream_wanted)?;
+    if stream_wanted {
         return Ok(stream(&app, &wanted, tickets, options));
     }
     let prompts: Vec<_> = tickets
@@ -100,60 +121,119 @@ async fn answer(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
     Ok(reply::ok(&wanted.completion(&app, &prompts, &answers)))
 }
 
+/// Checks types.
+fn check(fields: &Map<String, Value>) -> Result<(), ApiError> {
+    let mut problems = Vec::new();
+    if !fields.contains_key("prompt") {
+        let input = crate::wire::python::repr(&Value::Object(fields.clone()));
+        let place = "('body', 'prompt')";
+        problems.push(Problem::new("missing", place, "Field required", &input));
+    }
+    pydantic::check(&FIRST, fields, &mut problems);
+    let limit = fields.get("max_tokens");
+    let is_positive = limit
+        .and_then(pydantic::integer)
+        .is_none_or(|limit| limit.as_i64().is_none_or(|limit| limit > 0));
+    if let Some(limit) = limit.filter(|_| !is_positive) {
+        let message = "max_tokens must be positive";
+        let at = Location::field("max_tokens");
+        let problem = at.problem("value_error", &format!("Value error, {message}"), limit);
+        problems.push(problem.with_context(&format!("'error': ValueError('{message}')")));
+    }
+    chat::check_stream_options(fields.get("stream_options"), &mut problems);
+    pydantic::check(&LAST, fields, &mut problems);
+    chat::check_format(fields.get("response_format"), &mut problems);
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(PLACE.invalid(&problems))
+    }
+}
+
 impl CompletionRequest {
-    fn params(&self) -> SamplingParams {
-        SamplingParams {
-            max_new_tokens: Some(self.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS)),
-            temperature: self.temperature.clone(),
-            top_p: self.top_p.clone(),
-            top_k: self.top_k,
-            min_p: self.min_p.clone(),
-            stop: self.stop.clone(),
-            stop_token_ids: self.stop_token_ids.clone(),
-            n: self.n,
-            sampling_seed: self.seed,
-            ignore_eos: Some(self.ignore_eos),
-            no_stop_trim: Some(self.no_stop_trim),
-            skip_special_tokens: self.skip_special_tokens,
-            ..SamplingParams::default()
+    fn params(&self) -> Result<SamplingParams, ApiError> {
+        let limit = self.fields.integer("max_tokens");
+        let text = |name: &str| self.fields.text(name).map(str::to_owned);
+        let mut params = self
+            .fields
+            .sampling(Some(limit.unwrap_or(DEFAULT_MAX_TOKENS)))?;
+        params.json_schema = text("json_schema");
+        let Some(format) = self.fields.get("response_format") else {
+            return Ok(params);
+        };
+        match format["type"].as_str() {
+            Some("json_object") => params.json_schema = Some("{\"type\": \"object\"}".into()),
+            Some("structural_tag") => params.structural_tag = Some(format.to_string()),
+            Some("json_schema") => match &format["json_schema"]["schema"] {
+                Value::Null => {
+                    let message = "schema_ is required for json_schema response format request.";
+                    return Err(ApiError::Native(message.into()));
+                }
+                schema => params.json_schema = Some(schema.to_string()),
+            },
+            _ => {}
         }
+        Ok(params)
     }
 
     fn prompts(&self, app: &App) -> Result<Vec<Arc<[u32]>>, ApiError> {
-        let encode = |text: &String| {
+        let encode = |text: &str| {
             let ids = app.tokenizer.encode(text);
             ids.map(Arc::from)
                 .map_err(|error| ApiError::Native(error.to_string()))
         };
-        match &self.prompt {
-            Prompt::Text(text) => Ok(vec![encode(text)?]),
-            Prompt::Texts(texts) => texts.iter().map(encode).collect(),
-            Prompt::Ids(ids) => Ok(vec![ids.as_slice().into()]),
-            Prompt::Lists(lists) => Ok(lists.iter().map(|ids| ids.as_slice().into()).collect()),
+        // what no vocabulary can have becomes what none has
+        let id = |id: &Value| {
+            let id = pydantic::integer(id).and_then(|id| id.as_u64());
+            id.and_then(|id| u32::try_from(id).ok()).unwrap_or(u32::MAX)
+        };
+        let ids = |ids: &[Value]| ids.iter().map(id).collect::<Arc<[u32]>>();
+        let is_empty = |part: &Value| match part {
+            Value::String(text) => text.is_empty(),
+            Value::Array(items) => items.is_empty(),
+            // the id 0 is no part of a prompt to Python
+            other => pydantic::integer(other).is_some_and(|id| id.as_i64() == Some(0)),
+        };
+        let prompt = self.fields.get("prompt").unwrap_or(&Value::Null);
+        match prompt {
+            Value::String(text) if !text.is_empty() => Ok(vec![encode(text)?]),
+            Value::Array(parts) if !parts.iter().all(is_empty) => match &parts[0] {
+                Value::Array(_) => {
+                    let lists = parts.iter().filter_map(Value::as_array);
+                    Ok(lists.map(|list| ids(list)).collect())
+                }
+                _ if parts.iter().all(|part| pydantic::integer(part).is_some()) => {
+                    Ok(vec![ids(parts)])
+                }
+                _ => parts.iter().filter_map(Value::as_str).map(encode).collect(),
+            },
+            _ => Err(ApiError::Native("Prompt cannot be empty".into())),
         }
     }
 
     fn prepare(&self, app: &App) -> Result<Vec<Prepared>, ApiError> {
-        let params = self.params();
-        params.verify(app.vocab_size).map_err(ApiError::Native)?;
         let prompts = self.prompts(app)?;
+        let params = self.params()?;
+        self.fields.check_features()?;
+        params.verify(app.vocab_size)?;
         let samples = params.samples();
         let alone = prompts.len() * samples == 1;
+        let rid = generate::first_text(self.fields.get("rid")).filter(|_| alone);
+        let logprobs = self.logprob_options(app, &params);
         let mut prepared = Vec::new();
         for prompt in prompts {
             for (sample, output) in outputs_of(app, &prompt, &params, samples)?
                 .into_iter()
                 .enumerate()
             {
-                let rid = self.rid.as_deref().filter(|_| alone);
                 prepared.push(Prepared {
                     rid: rid.map_or_else(new_rid, Into::into),
                     prompt: prompt.clone(),
                     output,
-                    logprobs: self.logprob_options(),
+                    logprobs: logprobs.clone(),
                     text: TextOptions {
                         skip_special_tokens: params.skip_special_tokens.unwrap_or(true),
-                        no_stop_trim: self.no_stop_trim,
+                        no_stop_trim: params.no_stop_trim.unwrap_or(false),
                     },
                     return_prompt_token_ids: false,
                     leads_samples: samples > 1 && sample == 0,
@@ -163,15 +243,15 @@ impl CompletionRequest {
         Ok(prepared)
     }
 
-    fn logprob_options(&self) -> LogprobOptions {
-        let top = self.logprobs.and_then(|top| usize::try_from(top).ok());
+    fn logprob_options(&self, app: &App, params: &SamplingParams) -> LogprobOptions {
+        let top = self.fields.integer("logprobs");
         let options = LogprobOptions {
             enabled: top.is_some(),
             prompt_from: None,
-            top: top.unwrap_or(0),
+            top: top.and_then(|top| usize::try_from(top).ok()).unwrap_or(0),
             token_ids: None,
             text: true,
-            temperature: self.params().temperature().unwrap_or(1.0),
+            shaping: params.shaping(app.tokenizer.eos_ids()),
         };
         options.only_if_enabled()
     }
@@ -191,7 +271,7 @@ impl CompletionRequest {
             "id": facts.first().map(|facts| facts.id),
             "object": "text_completion",
             "created": app.created(),
-            "model": self.model(),
+            "model": self.fields.model(),
             "choices": choices,
             "usage": chat::usage(facts.iter().copied()),
             "metadata": facts.first().map(chat::metadata),
@@ -208,20 +288,11 @@ impl CompletionRequest {
             "finish_reason": finish_reason,
             "matched_stop": matched,
         });
-        if self.return_token_ids {
+        if self.fields.flag("return_token_ids") {
             choice["token_ids"] = answer.output_ids.clone().into();
             choice["prompt_token_ids"] = prompt.into();
         }
         choice
-    }
-
-    fn model(&self) -> &str {
-        self.model.as_deref().unwrap_or(chat::DEFAULT_MODEL)
-    }
-
-    fn include_usage(&self) -> bool {
-        let options = self.stream_options.as_ref();
-        options.is_some_and(|options| options["include_usage"] == true)
     }
 }
 
@@ -260,9 +331,9 @@ fn stream(
         "id": options.first().map(|options| options.rid.clone()),
         "object": "text_completion",
         "created": app.created(),
-        "model": wanted.model(),
+        "model": wanted.fields.model(),
     });
-    let include_usage = wanted.include_usage();
+    let include_usage = wanted.fields.includes_usage();
     let usage = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let streams: Vec<_> = tickets
         .into_iter()

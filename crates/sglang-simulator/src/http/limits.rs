@@ -29,7 +29,7 @@ impl App {
                 "The input ({given} tokens) is longer than the model's context length ({context} tokens)."
             ));
         }
-        let rules = params.stop_rules(context - given)?;
+        let rules = params.stop_rules(context - given);
         let wanted = rules.max_new_tokens;
         let total = given.saturating_add(wanted);
         if total > context {

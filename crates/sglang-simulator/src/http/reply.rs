@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Dropped;
+use crate::wire::sampling_checks::Refused;
 
 /// What can go wrong with a request.
 #[derive(Debug, Clone)]
@@ -23,8 +24,23 @@ pub(crate) enum ApiError {
     OpenAi(String, &'static str),
     /// The engine ended the request with a status.
     Engine(u16, String),
+    /// A native route fails at the request.
+    Uncaught(String),
+    /// An OpenAI route fails at the request.
+    OpenAiUncaught(String),
+    /// The server fails before a route sees the body.
+    Crashed,
     /// The process died.
     Dead,
+}
+
+impl From<Refused> for ApiError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Value(message) => Self::Native(message),
+            Refused::Uncaught(message) => Self::Uncaught(message),
+        }
+    }
 }
 
 impl ApiError {
@@ -37,6 +53,12 @@ impl ApiError {
             Self::Validation(message) => json_of(bad, &object(&message, "Bad Request", 400)),
             Self::OpenAi(message, kind) => json_of(bad, &object(&message, kind, 400)),
             Self::Engine(status, message) => engine_status(status, &message),
+            Self::Uncaught(_) | Self::Crashed => internal_server_error(),
+            Self::OpenAiUncaught(message) => {
+                let message = format!("Internal server error: {message}");
+                let body = object(&message, "InternalServerError", 500);
+                json_of(StatusCode::INTERNAL_SERVER_ERROR, &body)
+            }
             Self::Dead => dropped("dead"),
         }
     }
@@ -49,7 +71,8 @@ impl ApiError {
             | Self::Validation(message)
             | Self::OpenAi(message, _) => (message, 400),
             Self::Engine(status, message) => (message, status),
-            Self::Dead => ("the engine is gone".into(), 500),
+            Self::Uncaught(message) | Self::OpenAiUncaught(message) => (message, 500),
+            Self::Crashed | Self::Dead => ("the engine is gone".into(), 500),
         };
         let kind = if code == 400 {
             "invalid_request_error"

@@ -10,13 +10,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rollout_tokenizer::Tokenizer;
 
+use super::law::Law;
 use crate::{Error, numbers};
 
-/// Exponent of Zipf's law at temperature 1.
-const EXPONENT: f64 = 1.6;
-
 /// Log-probability of tokens that are never said (special ones, padding of the vocabulary).
-const NEVER: f32 = -40.0;
+pub(super) const NEVER: f32 = -40.0;
 
 /// Temperatures whose tables are kept.
 const REMEMBERED_TEMPERATURES: usize = 16;
@@ -39,54 +37,6 @@ impl Context {
             .iter()
             .fold(self, |context, token| context.then(*token))
     }
-}
-
-/// Zipf's law over the alphabet at one temperature.
-#[derive(Debug)]
-pub struct Law {
-    exponent: f64,
-    log_sum: f64,
-    cumulated: Vec<f64>,
-}
-
-impl Law {
-    fn new(size: usize, temperature: f64) -> Self {
-        let exponent = EXPONENT / temperature;
-        let mut sum = 0.0;
-        let cumulated: Vec<f64> = (1..=size)
-            .map(|rank| {
-                sum += as_f64(rank).powf(-exponent);
-                sum
-            })
-            .collect();
-        Self {
-            exponent,
-            log_sum: sum.ln(),
-            cumulated,
-        }
-    }
-
-    /// A rank, drawn.
-    fn rank(&self, draw: u64) -> usize {
-        let last = self.cumulated.len() - 1;
-        let target = numbers::unit(draw) * self.cumulated[last];
-        self.cumulated
-            .partition_point(|sum| *sum <= target)
-            .min(last)
-    }
-
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "float32 is what an engine computes"
-    )]
-    fn log_probability(&self, rank: usize) -> f32 {
-        (-self.exponent * as_f64(rank + 1).ln() - self.log_sum) as f32
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "vocabularies are small")]
-fn as_f64(count: usize) -> f64 {
-    count as f64
 }
 
 /// The language. See the module's documentation.
@@ -156,21 +106,8 @@ impl Language {
         self.token_at(context, 0)
     }
 
-    /// A token after a text, drawn among the `top_k` most likely ones.
-    pub fn draw(&self, context: Context, law: &Law, draw: u64, top_k: usize) -> u32 {
-        let rank = law.rank(draw);
-        self.token_at(
-            context,
-            if rank < top_k {
-                rank
-            } else {
-                rank % top_k.max(1)
-            },
-        )
-    }
-
     /// Rank of a token after a text; `None` for one that is never said.
-    fn rank_of(&self, context: Context, token: u32) -> Option<usize> {
+    pub(super) fn rank_of(&self, context: Context, token: u32) -> Option<usize> {
         let place = self.places.get(token as usize).copied().flatten()?;
         Some(self.shuffled(context, place as usize, true))
     }
@@ -185,11 +122,16 @@ impl Language {
     pub fn top(&self, context: Context, law: &Law, count: usize) -> Vec<(f32, u32)> {
         let said = (0..self.alphabet.len())
             .map(|rank| (law.log_probability(rank), self.token_at(context, rank)));
-        let never = (0..)
-            .zip(&self.places)
-            .filter(|(_, place)| place.is_none())
-            .map(|(id, _)| (NEVER, id));
+        let never = self.never_said().map(|id| (NEVER, id));
         said.chain(never).take(count).collect()
+    }
+
+    /// Tokens that the language never says: special ones, and padding of the vocabulary.
+    pub(super) fn never_said(&self) -> impl Iterator<Item = u32> + '_ {
+        let places = (0..).zip(&self.places);
+        places
+            .filter(|(_, place)| place.is_none())
+            .map(|(id, _)| id)
     }
 
     /// What happens when the model means to say a token, whatever it would say by itself: the token changes places with the one
@@ -202,7 +144,7 @@ impl Language {
         count: usize,
     ) -> (f32, Vec<(f32, u32)>) {
         let rank = law
-            .rank(numbers::scramble(context.0 ^ 0x1d))
+            .rank(numbers::unit(numbers::scramble(context.0 ^ 0x1d)))
             .min(self.alphabet.len() - 1)
             / 4;
         let displaced = self.token_at(context, rank);
@@ -271,20 +213,6 @@ mod tests {
             seen.dedup();
             assert_eq!(seen.len(), language.alphabet.len());
         }
-    }
-
-    #[test]
-    fn draws_follow_the_law() {
-        let language = language();
-        let (law, context) = (language.law(1.0), language.start());
-        let best = language.likeliest(context);
-        let draws = 20_000_u32;
-        let hits = (0..u64::from(draws))
-            .filter(|i| language.draw(context, &law, numbers::scramble(*i), usize::MAX) == best)
-            .count();
-        let share = as_f64(hits) / f64::from(draws);
-        let expected = f64::from(language.log_probability(context, &law, best)).exp();
-        assert!((share - expected).abs() < 0.02, "{share} is not {expected}");
     }
 
     #[test]

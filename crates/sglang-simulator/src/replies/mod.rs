@@ -6,11 +6,17 @@
 //! prompt are numbered in the order in which they come, and each gets another reply, so that the samples of a group differ; a
 //! request with temperature 0 always gets the first one. Request ids play no part.
 
+mod chances;
+#[cfg(test)]
+mod chances_tests;
 mod conversation;
 mod dataset;
+mod ebnf;
 mod language;
+mod law;
 mod oracle;
 mod output;
+mod pattern;
 mod schema;
 pub mod script;
 
@@ -22,8 +28,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use rollout_tokenizer::{Tokenizer, TokenizerError};
 
+pub use chances::{Chances, Shaping, Spoken};
 pub use conversation::{Conversation, Turn};
-pub use language::{Context, Language, Law};
+pub use language::{Context, Language};
+pub use law::Law;
 pub use output::{Ends, Intent, Output, Stop, StopRules};
 
 use crate::config::{Lengths, Oracle, Replies};
@@ -67,16 +75,12 @@ impl Ask<'_> {
 pub struct Demands {
     /// `sampling_seed`.
     pub sampling_seed: Option<i64>,
-    /// Temperature; none at 0, where the most likely token is taken.
-    pub temperature: Option<f64>,
-    /// Tokens are drawn among the so many most likely ones.
-    pub top_k: Option<usize>,
+    /// What its parameters say about probabilities.
+    pub shaping: Shaping,
     /// Which of several samples of one request it is.
     pub sample: usize,
     /// The text that a grammar forces.
     pub forced_text: Option<ForcedText>,
-    /// The token that `logit_bias` forces.
-    pub forced_token: Option<u32>,
     /// Where it ends.
     pub stops: StopRules,
 }
@@ -187,6 +191,9 @@ impl Model {
             Said::Text(text) => {
                 let mut ids = self.tokenizer.encode(&text)?;
                 ids.extend(self.tokenizer.eos_ids().first());
+                // it cannot say what is forbidden to it, and has lost its thread then
+                let forbidden = ids.iter().position(|id| demands.shaping.forbids(*id));
+                ids.truncate(forbidden.unwrap_or(ids.len()));
                 (ids, Ends::ByChance)
             }
             Said::Drawn(ends) => (Vec::new(), ends),
@@ -199,9 +206,8 @@ impl Model {
                 ends
             },
             seed,
-            temperature: demands.temperature,
-            top_k: demands.top_k.unwrap_or(usize::MAX),
-            forced: demands.forced_token,
+            shaping: demands.shaping.clone(),
+            forced: demands.shaping.forced_token(),
         };
         Ok(Output::plan(
             &intent,
@@ -220,7 +226,7 @@ impl Model {
     fn seed_of(&self, prompt: &[u32], demands: &Demands) -> u64 {
         let prompt = numbers::of_tokens(prompt);
         let sample = match demands.sampling_seed {
-            _ if demands.temperature.is_none() => 0,
+            _ if demands.shaping.temperature.is_none() => 0,
             Some(seed) => numbers::mix(seed.cast_unsigned(), demands.sample as u64) | 1,
             None => self.number(prompt) << 1,
         };

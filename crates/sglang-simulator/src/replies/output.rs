@@ -7,7 +7,9 @@ use std::sync::Arc;
 use regex::Regex;
 use rollout_tokenizer::Tokenizer;
 
+use super::chances::{self, Chances, Shaping, Spoken};
 use super::language::{Context, Language};
+use super::law::Law;
 use crate::numbers;
 
 /// One in this many drawn tokens ends the sequence.
@@ -33,10 +35,8 @@ pub struct Intent {
     pub ends: Ends,
     /// Seed of the draws.
     pub seed: u64,
-    /// Temperature of the draws; none takes the most likely token.
-    pub temperature: Option<f64>,
-    /// Draws are among so many tokens.
-    pub top_k: usize,
+    /// What the draws are among, and how likely each token is.
+    pub shaping: Shaping,
     /// Every token is this one, whatever else is said: a `logit_bias` that outweighs everything.
     pub forced: Option<u32>,
 }
@@ -84,7 +84,6 @@ pub struct Output {
     tokens: Arc<[u32]>,
     intended: usize,
     reasoning: usize,
-    forced: bool,
     stop: Stop,
 }
 
@@ -102,13 +101,15 @@ impl Output {
             rules,
             language,
             tokenizer,
-            law: language.law(intent.temperature.unwrap_or(1.0)),
+            law: intent.shaping.law(language),
+            spoken: Spoken::default(),
         };
         let mut texts = TextStops::new(rules);
         let (mut tokens, mut context, mut stop) = (Vec::new(), prompt, Stop::Length);
         while tokens.len() < rules.max_new_tokens {
             let token = speaker.next(tokens.len(), context);
             tokens.push(token);
+            speaker.spoken.push(token, &intent.shaping);
             context = context.then(token);
             if tokens.len() == rules.max_new_tokens {
                 break;
@@ -126,7 +127,6 @@ impl Output {
             tokens: tokens.into(),
             intended: intent.listed.len(),
             reasoning: reasoning_length(&intent.listed, tokenizer),
-            forced: intent.forced.is_some(),
             stop,
         }
     }
@@ -138,7 +138,6 @@ impl Output {
             tokens: Arc::default(),
             intended: 0,
             reasoning: 0,
-            forced: false,
             stop: Stop::Length,
         }
     }
@@ -172,11 +171,6 @@ impl Output {
     pub fn is_intended(&self, position: usize) -> bool {
         position < self.intended
     }
-
-    /// Whether the model had no choice.
-    pub fn is_forced(&self) -> bool {
-        self.forced
-    }
 }
 
 /// Tokens up to the end of `<think>...</think>`, when the text begins with it.
@@ -203,11 +197,12 @@ struct Speaker<'a> {
     rules: &'a StopRules,
     language: &'a Language,
     tokenizer: &'a Tokenizer,
-    law: Arc<super::language::Law>,
+    law: Arc<Law>,
+    spoken: Spoken,
 }
 
 impl Speaker<'_> {
-    fn next(&mut self, position: usize, context: Context) -> u32 {
+    fn next(&self, position: usize, context: Context) -> u32 {
         let token = self.wanted(position, context);
         let too_early = position < self.rules.min_new_tokens
             || self.rules.ignore_eos && self.intent.forced.is_none();
@@ -232,26 +227,36 @@ impl Speaker<'_> {
             }
             (Ends::At(at), Some(eos)) if position == at => eos,
             (Ends::At(_), _) => self.ordinary(position, context),
-            _ => self.drawn(position, context, 0),
+            _ => {
+                let drawn = self.drawn(&self.chances(context), position, 0);
+                drawn.unwrap_or_else(|| self.language.likeliest(context))
+            }
         }
     }
 
-    fn drawn(&self, position: usize, context: Context, attempt: u64) -> u32 {
-        if self.intent.temperature.is_none() {
-            return self
-                .language
-                .token_at(context, usize::try_from(attempt).unwrap_or(0));
+    fn chances(&self, context: Context) -> Chances<'_> {
+        let shaping = &self.intent.shaping;
+        Chances::new(self.language, &self.law, context, shaping, &self.spoken)
+    }
+
+    fn drawn(&self, chances: &Chances<'_>, position: usize, attempt: u64) -> Option<u32> {
+        let shaping = &self.intent.shaping;
+        if shaping.temperature.is_none() {
+            let rank = usize::try_from(attempt).ok()?;
+            return chances.ranked().nth(rank).map(|(_, token)| token);
         }
-        let draw = numbers::mix(numbers::mix(self.intent.seed, position as u64), attempt);
-        self.language
-            .draw(context, &self.law, draw, self.intent.top_k)
+        let unit = chances::unit(self.intent.seed, position, attempt);
+        Some(chances.draw(unit, shaping))
     }
 
     /// A token that does not end the output.
     fn ordinary(&self, position: usize, context: Context) -> u32 {
-        let mut drawn = (0..64).map(|attempt| self.drawn(position, context, attempt));
-        drawn
-            .find(|token| !self.ends(*token))
+        let chances = self.chances(context);
+        let mut drawn = (0..64).filter_map(|attempt| self.drawn(&chances, position, attempt));
+        let found = drawn.find(|token| !self.ends(*token));
+        let mut likely = chances.ranked().map(|(_, token)| token);
+        found
+            .or_else(|| likely.find(|token| !self.ends(*token)))
             .unwrap_or_else(|| self.language.likeliest(context))
     }
 

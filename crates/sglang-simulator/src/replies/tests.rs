@@ -17,7 +17,6 @@ fn model() -> Model {
 
 fn demands(stops: StopRules) -> Demands {
     Demands {
-        temperature: Some(1.0),
         stops,
         ..Demands::default()
     }
@@ -32,8 +31,12 @@ fn greedy_replies_repeat_and_sampled_ones_do_not() {
         ..StopRules::default()
     };
     let reply = |temperature| {
-        let demands = Demands {
+        let shaping = Shaping {
             temperature,
+            ..Shaping::default()
+        };
+        let demands = Demands {
+            shaping,
             ..demands(stops.clone())
         };
         model

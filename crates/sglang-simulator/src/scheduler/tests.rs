@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use rollout_tokenizer::Tokenizer;
 
 use super::*;
-use crate::replies::{Ends, Intent, Language, Output, StopRules};
+use crate::replies::{Ends, Intent, Language, Output, Shaping, StopRules};
 
 const KV_TOKENS: usize = 400;
 
@@ -44,8 +44,7 @@ impl Writer {
             listed: vec![],
             ends: Ends::Never,
             seed: key,
-            temperature: Some(1.0),
-            top_k: usize::MAX,
+            shaping: Shaping::default(),
             forced: None,
         };
         let rules = StopRules {

@@ -3,7 +3,7 @@
 use rollout_tokenizer::Tokenizer;
 use serde::Serialize;
 
-use crate::replies::{Context, Language, Law, Output};
+use crate::replies::{Chances, Language, Output, Shaping, Spoken};
 
 /// `[log-probability, token id, text]`.
 pub(crate) type Triple = (Option<f64>, u32, Option<String>);
@@ -24,8 +24,8 @@ pub(crate) struct LogprobOptions {
     pub(crate) token_ids: Option<Vec<u32>>,
     /// Whether the text of tokens is wanted.
     pub(crate) text: bool,
-    /// Temperature of the output; that of greedy decoding is 1.
-    pub(crate) temperature: f64,
+    /// What the parameters make of the output's probabilities.
+    pub(crate) shaping: Shaping,
 }
 
 impl LogprobOptions {
@@ -77,22 +77,37 @@ impl Source<'_> {
         let mut context = self.language.start().then_all(&prompt[..first]);
         let mut of_prompt = self.lists();
         let law = self.language.law(1.0);
+        let plain = Shaping::default();
         for (position, token) in prompt.iter().enumerate().skip(first) {
             if position == first {
                 // nothing is said of the first one
                 of_prompt.skip(self.triple(None, *token));
             } else {
-                let value = self.language.log_probability(context, &law, *token);
-                let top = self.language.top(context, &law, self.options.top);
-                self.add(&mut of_prompt, context, &law, (value, *token), &top);
+                let chances =
+                    Chances::new(self.language, &law, context, &plain, &Spoken::default());
+                let value = chances.log_probability(*token);
+                let top = chances.top(self.options.top);
+                self.add(&mut of_prompt, &chances, (value, *token), &top);
             }
             context = context.then(*token);
         }
         let mut of_output = self.lists();
-        let law = self.language.law(self.options.temperature);
+        let shaping = &self.options.shaping;
+        let law = shaping.law(self.language);
+        let mut spoken = Spoken::default();
         for (position, token) in output.tokens(generated).iter().enumerate() {
-            let (value, top) = self.said(context, &law, output, position, *token);
-            self.add(&mut of_output, context, &law, (value, *token), &top);
+            let chances = Chances::new(self.language, &law, context, shaping, &spoken);
+            let (value, top) = if output.is_intended(position) {
+                self.language
+                    .intended(context, &law, *token, self.options.top)
+            } else {
+                (
+                    chances.log_probability(*token),
+                    chances.top(self.options.top),
+                )
+            };
+            self.add(&mut of_output, &chances, (value, *token), &top);
+            spoken.push(*token, shaping);
             context = context.then(*token);
         }
         Logprobs {
@@ -106,26 +121,6 @@ impl Source<'_> {
         }
     }
 
-    fn said(
-        &self,
-        context: Context,
-        law: &Law,
-        output: &Output,
-        position: usize,
-        token: u32,
-    ) -> (f32, Vec<(f32, u32)>) {
-        let count = self.options.top;
-        if output.is_intended(position) {
-            return self.language.intended(context, law, token, count);
-        }
-        let value = if output.is_forced() {
-            0.0
-        } else {
-            self.language.log_probability(context, law, token)
-        };
-        (value, self.language.top(context, law, count))
-    }
-
     fn lists(&self) -> Lists {
         Lists {
             tokens: Vec::new(),
@@ -137,8 +132,7 @@ impl Source<'_> {
     fn add(
         &self,
         lists: &mut Lists,
-        context: Context,
-        law: &Law,
+        chances: &Chances<'_>,
         (value, token): (f32, u32),
         top: &[(f32, u32)],
     ) {
@@ -151,7 +145,7 @@ impl Source<'_> {
             ));
         }
         if let (Some(list), Some(ids)) = (&mut lists.given, &self.options.token_ids) {
-            let value = |id: &u32| Some(self.language.log_probability(context, law, *id));
+            let value = |id: &u32| Some(chances.log_probability(*id));
             list.push(Some(
                 ids.iter().map(|id| self.triple(value(id), *id)).collect(),
             ));

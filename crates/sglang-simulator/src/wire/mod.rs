@@ -5,5 +5,6 @@ pub(crate) mod meta_info;
 pub(crate) mod python;
 pub(crate) mod reasoning;
 pub(crate) mod sampling;
+pub(crate) mod sampling_checks;
 pub(crate) mod text;
 pub(crate) mod tool_calls;

@@ -1,6 +1,6 @@
 //! JSON values as Python prints them, for the error texts of SGLang's body validation.
 
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 /// `repr()` of a value.
 pub(crate) fn repr(value: &Value) -> String {
@@ -8,7 +8,7 @@ pub(crate) fn repr(value: &Value) -> String {
         Value::Null => "None".into(),
         Value::Bool(true) => "True".into(),
         Value::Bool(false) => "False".into(),
-        Value::Number(number) => number.to_string(),
+        Value::Number(number) => repr_number(number),
         Value::String(text) => repr_str(text),
         Value::Array(items) => {
             let items: Vec<_> = items.iter().map(repr).collect();
@@ -22,6 +22,28 @@ pub(crate) fn repr(value: &Value) -> String {
             format!("{{{}}}", fields.join(", "))
         }
     }
+}
+
+/// `repr()` of a number: exponents have a sign and two digits, and begin at 1e16 and below 1e-4.
+pub(crate) fn repr_number(number: &Number) -> String {
+    let Some(value) = number.as_f64().filter(|_| number.is_f64()) else {
+        return number.to_string();
+    };
+    let magnitude = value.abs();
+    if magnitude != 0.0 && !(1e-4..1e16).contains(&magnitude) {
+        let shown = format!("{value:e}");
+        return match shown.split_once('e') {
+            Some((digits, exponent)) => {
+                let (sign, exponent) = match exponent.strip_prefix('-') {
+                    Some(exponent) => ('-', exponent),
+                    None => ('+', exponent),
+                };
+                format!("{digits}e{sign}{exponent:0>2}")
+            }
+            None => shown,
+        };
+    }
+    format!("{value:?}")
 }
 
 /// `repr()` of a text: single quotes, unless only double ones avoid an escape.
@@ -60,6 +82,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn numbers_look_as_in_python() {
+        for (number, shown) in [
+            (json!(1e22), "1e+22"),
+            (json!(1e16), "1e+16"),
+            (json!(1.5e-7), "1.5e-07"),
+            (json!(0.0001), "0.0001"),
+            (json!(-1.0), "-1.0"),
+            (json!(-1), "-1"),
+            (json!(123_456_789.5), "123456789.5"),
+            (json!(0.0), "0.0"),
+        ] {
+            assert_eq!(repr(&number), shown);
+        }
+    }
 
     #[test]
     fn values_look_as_in_python() {

@@ -8,12 +8,15 @@
 )]
 
 mod basics;
+mod crowd;
 mod faults;
 mod latency;
+mod mutations;
 mod profiles;
 mod replay;
 mod replies;
 mod robustness;
 mod serving;
 mod support;
+mod validators;
 mod weights;

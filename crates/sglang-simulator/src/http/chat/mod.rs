@@ -18,7 +18,7 @@ use super::reply::{self, ApiError};
 
 pub(super) use answer::{Facts, finish, metadata, usage};
 pub(super) use prompt::render;
-pub(super) use request::DEFAULT_MODEL;
+pub(super) use validate::{check_format, check_stream_options};
 
 const PLACE: Place = Place {
     path: "/v1/chat/completions",
@@ -28,6 +28,9 @@ const PLACE: Place = Place {
 
 /// `type` of what the route itself refuses.
 const BAD_REQUEST_ERROR: &str = "BadRequestError";
+
+/// `type` of what it refuses while it makes a request to the engine.
+const BAD_REQUEST: &str = "BadRequest";
 
 /// Answers `/v1/chat/completions`.
 pub(super) async fn handle(app: Arc<App>, request: Request) -> Response {
@@ -41,6 +44,7 @@ pub(super) async fn handle(app: Arc<App>, request: Request) -> Response {
 pub(super) fn as_openai(error: ApiError) -> ApiError {
     match error {
         ApiError::Native(message) => ApiError::OpenAi(message, BAD_REQUEST_ERROR),
+        ApiError::Uncaught(message) => ApiError::OpenAiUncaught(message),
         error => error,
     }
 }

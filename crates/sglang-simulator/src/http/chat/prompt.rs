@@ -5,22 +5,20 @@ use std::sync::Arc;
 use rollout_tokenizer::{ChatTemplateInput, sglang_tools};
 use serde_json::{Map, Value};
 
-use super::BAD_REQUEST_ERROR;
+use super::BAD_REQUEST;
 use super::request::ChatRequest;
 use crate::http::App;
 use crate::http::reply::ApiError;
 
-/// `type` of what the template refuses.
-const BAD_REQUEST: &str = "BadRequest";
-
 impl ChatRequest {
     /// Prompt ids: given, or rendered from the messages.
     pub(super) fn prompt(&self, app: &App) -> Result<Arc<[u32]>, ApiError> {
-        let refuse = |message: String| ApiError::OpenAi(message, BAD_REQUEST_ERROR);
-        if let Some(ids) = self.get("input_ids") {
-            let ids: Vec<u32> =
-                serde_json::from_value(ids.clone()).map_err(|error| refuse(error.to_string()))?;
-            return Ok(ids.into());
+        if let Some(ids) = self.prompt_ids() {
+            // what no vocabulary can have becomes what none has
+            let ids = ids
+                .into_iter()
+                .map(|id| u32::try_from(id).unwrap_or(u32::MAX));
+            return Ok(ids.collect());
         }
         self.check_calls()?;
         let kwargs = self

@@ -1,24 +1,22 @@
 //! A chat request: what it says, and what it asks of the engine.
 
-use serde_json::{Map, Number, Value, json};
+use serde_json::{Map, Value};
 
-use super::BAD_REQUEST_ERROR;
+use super::{BAD_REQUEST, BAD_REQUEST_ERROR};
 use crate::http::App;
+use crate::http::fields::Fields;
 use crate::http::generate::{Prepared, demands_of, new_rid};
 use crate::http::reply::ApiError;
-use crate::replies::ForcedText;
+use crate::replies::{Demands, ForcedText};
 use crate::wire::logprobs::LogprobOptions;
-use crate::wire::sampling::{OneOrMany, SamplingParams};
+use crate::wire::sampling::SamplingParams;
 use crate::wire::text::TextOptions;
-
-/// What a request asks for that names no model.
-pub(in crate::http) const DEFAULT_MODEL: &str = "default";
 
 /// A chat request whose types are right.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of the wire")]
 pub(super) struct ChatRequest {
-    fields: Map<String, Value>,
+    fields: Fields,
     pub(super) stream: bool,
     pub(super) logprobs: bool,
     pub(super) return_prompt_token_ids: bool,
@@ -28,20 +26,17 @@ pub(super) struct ChatRequest {
 }
 
 impl ChatRequest {
-    pub(super) fn new(fields: Map<String, Value>) -> Result<Self, ApiError> {
-        let flag = |name: &str| is_true(fields.get(name));
-        let include_usage = is_true(
-            fields
-                .get("stream_options")
-                .and_then(|options| options.get("include_usage")),
-        );
+    pub(super) fn new(mut fields: Map<String, Value>) -> Result<Self, ApiError> {
+        lower_roles(&mut fields);
+        let fields = Fields(fields);
+        let flag = |name: &str| fields.flag(name);
         let chat = Self {
             stream: flag("stream"),
             logprobs: flag("logprobs"),
             return_prompt_token_ids: flag("return_prompt_token_ids"),
             return_token_ids: flag("return_token_ids"),
             return_meta_info: flag("return_meta_info"),
-            include_usage,
+            include_usage: fields.includes_usage(),
             fields,
         };
         chat.check()?;
@@ -50,11 +45,9 @@ impl ChatRequest {
 
     /// More tokens than the context has can never be meant.
     fn check_limit(&self, app: &App) -> Result<(), ApiError> {
-        let limit = self
-            .integer("max_completion_tokens")
-            .or_else(|| self.integer("max_tokens"));
         let context = app.context_length();
-        match limit
+        match self
+            .limit()
             .and_then(|limit| usize::try_from(limit).ok())
             .filter(|limit| *limit > context)
         {
@@ -78,8 +71,20 @@ impl ChatRequest {
                 "Model only supports text input; received unsupported content type '{kind}'."
             ));
         }
+        if self
+            .get("chat_template_kwargs")
+            .is_some_and(|kwargs| kwargs.get("chat_template").is_some())
+        {
+            return refuse(
+                "Request-supplied chat_template is not allowed. Start the server with --trust-request-chat-template to permit it.",
+            );
+        }
         if self.forces_a_tool() && self.tools().is_empty() {
-            return refuse("Tools cannot be empty if tool choice is set to required.");
+            return refuse(if self.forced_tool_name().is_some() {
+                "Tools cannot be empty if tool choice is set to a specific tool."
+            } else {
+                "Tools cannot be empty if tool choice is set to required."
+            });
         }
         let known = |name: &str| {
             self.tools()
@@ -104,51 +109,37 @@ impl ChatRequest {
         let message = format!(
             "{unsupported} is not supported with streaming{of_chat}. Please set stream=false when using {unsupported}=true."
         );
-        Err(ApiError::OpenAi(message, "BadRequest"))
+        Err(ApiError::OpenAi(message, BAD_REQUEST))
     }
 
-    pub(super) fn flag(&self, name: &str) -> bool {
-        is_true(self.fields.get(name))
-    }
-
-    /// Whether it says no, where silence means yes.
-    pub(super) fn flag_is_false(&self, name: &str) -> bool {
-        self.fields.get(name).is_some_and(|value| value == false)
+    /// Most tokens of the answer; 0 is taken for no word about it.
+    fn limit(&self) -> Option<i64> {
+        let of_completion = self.fields.integer("max_completion_tokens");
+        of_completion
+            .filter(|limit| *limit != 0)
+            .or_else(|| self.fields.integer("max_tokens"))
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Value> {
-        self.fields.get(name).filter(|value| !value.is_null())
+        self.fields.get(name)
     }
 
-    fn integer(&self, name: &str) -> Option<i64> {
-        match self.get(name)? {
-            Value::String(text) => text.trim().parse().ok(),
-            #[expect(clippy::cast_possible_truncation, reason = "checked to be whole")]
-            Value::Number(number) => number
-                .as_i64()
-                .or_else(|| number.as_f64().map(|value| value as i64)),
-            _ => None,
-        }
+    pub(super) fn flag(&self, name: &str) -> bool {
+        self.fields.flag(name)
     }
 
-    fn number(&self, name: &str) -> Option<Number> {
-        match self.get(name)? {
-            // pydantic makes it a float
-            Value::Number(number) => Number::from_f64(number.as_f64()?),
-            Value::String(text) => Number::from_f64(text.trim().parse().ok()?),
-            _ => None,
-        }
-    }
-
-    fn texts(&self, name: &str) -> Option<OneOrMany> {
-        serde_json::from_value(self.get(name)?.clone()).ok()
+    pub(super) fn flag_is_false(&self, name: &str) -> bool {
+        self.fields.flag_is_false(name)
     }
 
     /// The name that the answer repeats.
     pub(super) fn model(&self) -> &str {
-        self.get("model")
-            .and_then(Value::as_str)
-            .unwrap_or(DEFAULT_MODEL)
+        self.fields.model()
+    }
+
+    /// A prompt that is given as ids.
+    pub(super) fn prompt_ids(&self) -> Option<Vec<i64>> {
+        self.fields.integers("input_ids")
     }
 
     pub(super) fn messages(&self) -> &[Value] {
@@ -183,62 +174,59 @@ impl ChatRequest {
     }
 
     fn sampling(&self) -> Result<SamplingParams, ApiError> {
-        let logit_bias = self
-            .get("logit_bias")
-            .cloned()
-            .map(serde_json::from_value)
-            .transpose();
-        let refuse =
-            |error: serde_json::Error| ApiError::OpenAi(error.to_string(), BAD_REQUEST_ERROR);
-        let schema = self
-            .get("response_format")
-            .map(|format| match format["type"].as_str() {
-                Some("json_object") => json!({"type": "object"}),
-                _ => format["json_schema"]["schema"].clone(),
-            });
+        let (json_schema, structural_tag) = self.output_format()?;
         Ok(SamplingParams {
-            max_new_tokens: self
-                .integer("max_completion_tokens")
-                .or_else(|| self.integer("max_tokens")),
-            stop: self.texts("stop"),
-            stop_token_ids: self
-                .get("stop_token_ids")
-                .and_then(|ids| serde_json::from_value(ids.clone()).ok()),
-            stop_regex: self.texts("stop_regex"),
-            temperature: self.number("temperature"),
-            top_p: self.number("top_p"),
-            top_k: self.integer("top_k"),
-            min_p: self.number("min_p"),
-            frequency_penalty: self.number("frequency_penalty"),
-            presence_penalty: self.number("presence_penalty"),
-            repetition_penalty: self.number("repetition_penalty"),
-            min_new_tokens: self.integer("min_tokens"),
-            n: self.integer("n"),
-            json_schema: schema
-                .filter(Value::is_object)
-                .map(|schema| schema.to_string()),
-            regex: self.get("regex").and_then(Value::as_str).map(str::to_owned),
-            ebnf: self.get("ebnf").and_then(Value::as_str).map(str::to_owned),
-            ignore_eos: Some(self.flag("ignore_eos")),
-            skip_special_tokens: Some(
-                self.get("skip_special_tokens")
-                    .is_none_or(|skip| skip != false),
-            ),
-            no_stop_trim: Some(self.flag("no_stop_trim")),
-            logit_bias: logit_bias.map_err(refuse)?,
-            sampling_seed: self.integer("seed"),
-            ..SamplingParams::default()
+            json_schema,
+            structural_tag,
+            ..self.fields.sampling(self.limit())?
         })
+    }
+
+    /// The schema and the tag that `response_format` stands for.
+    fn output_format(&self) -> Result<(Option<String>, Option<String>), ApiError> {
+        let Some(format) = self.get("response_format") else {
+            return Ok((None, None));
+        };
+        match format["type"].as_str() {
+            Some("json_object") => Ok((Some("{\"type\": \"object\"}".into()), None)),
+            Some("structural_tag") => Ok((None, Some(format.to_string()))),
+            Some("json_schema") => {
+                // an empty one is none, and then the schema may be beside it
+                let given = format["json_schema"]
+                    .as_object()
+                    .filter(|given| !given.is_empty());
+                let beside = format
+                    .get("schema")
+                    .filter(|schema| schema.as_object().is_some_and(|fields| !fields.is_empty()));
+                let schema = match (given, beside) {
+                    (Some(given), _) => given.get("schema").filter(|schema| !schema.is_null()),
+                    (None, Some(beside)) => Some(beside),
+                    (None, None) => {
+                        let message = "'NoneType' object has no attribute 'strict'";
+                        return Err(ApiError::Uncaught(message.into()));
+                    }
+                };
+                let no_schema = || ApiError::Uncaught("issubclass() arg 1 must be a class".into());
+                Ok((Some(schema.ok_or_else(no_schema)?.to_string()), None))
+            }
+            _ => Ok((None, None)),
+        }
     }
 
     /// Checks everything and plans the outputs, one per sample.
     pub(super) fn prepare(&self, app: &App) -> Result<Vec<Prepared>, ApiError> {
         let refuse = |message: String| ApiError::OpenAi(message, BAD_REQUEST_ERROR);
-        let params = self.sampling()?;
         self.check_limit(app)?;
         let prompt = self.prompt(app)?;
-        params.verify(app.vocab_size).map_err(refuse)?;
+        let params = self.sampling()?;
+        self.check_combination(&params)?;
+        self.fields.check_features()?;
+        params.verify(app.vocab_size)?;
         let rules = app.check_lengths(&prompt, &params).map_err(refuse)?;
+        let mut demands = demands_of(app, &params, rules)?;
+        if self.forces_a_tool() {
+            demands.forced_text = Some(self.forced_call());
+        }
         app.check_vocabulary(&prompt)?;
         let samples = params.samples();
         let rid = self
@@ -247,10 +235,10 @@ impl ChatRequest {
             .filter(|_| samples == 1);
         (0..samples)
             .map(|sample| {
-                let mut demands = demands_of(&params, rules.clone(), sample).map_err(refuse)?;
-                if self.forces_a_tool() {
-                    demands.forced_text = Some(self.forced_call());
-                }
+                let demands = Demands {
+                    sample,
+                    ..demands.clone()
+                };
                 let output = app
                     .model
                     .reply(&prompt, Some(self.messages()), &demands)
@@ -259,7 +247,7 @@ impl ChatRequest {
                     rid: rid.map_or_else(new_rid, Into::into),
                     prompt: prompt.clone(),
                     output,
-                    logprobs: self.logprob_options(&params),
+                    logprobs: self.logprob_options(app, &params),
                     text: TextOptions {
                         skip_special_tokens: params.skip_special_tokens.unwrap_or(true),
                         no_stop_trim: params.no_stop_trim.unwrap_or(false),
@@ -271,8 +259,9 @@ impl ChatRequest {
             .collect()
     }
 
-    fn logprob_options(&self, params: &SamplingParams) -> LogprobOptions {
+    fn logprob_options(&self, app: &App, params: &SamplingParams) -> LogprobOptions {
         let top = self
+            .fields
             .integer("top_logprobs")
             .and_then(|top| usize::try_from(top).ok())
             .unwrap_or(0);
@@ -282,9 +271,31 @@ impl ChatRequest {
             top,
             token_ids: None,
             text: true,
-            temperature: params.temperature().unwrap_or(1.0),
+            shaping: params.shaping(app.tokenizer.eos_ids()),
         }
         .only_if_enabled()
+    }
+
+    /// A tool that must be called and another constraint exclude each other.
+    fn check_combination(&self, params: &SamplingParams) -> Result<(), ApiError> {
+        let given = [
+            &params.regex,
+            &params.ebnf,
+            &params.structural_tag,
+            &params.json_schema,
+        ];
+        let is_constrained = given
+            .iter()
+            .any(|constraint| constraint.as_ref().is_some_and(|text| !text.is_empty()));
+        if is_constrained && self.forces_a_tool() {
+            return Err(ApiError::OpenAi(
+                "tool_choice 'required' or a named tool cannot be combined with response_format, regex, or ebnf: the tool-call constraint \
+                 and the output constraint cannot both be honored."
+                    .into(),
+                BAD_REQUEST,
+            ));
+        }
+        Ok(())
     }
 
     fn forced_call(&self) -> ForcedText {
@@ -304,11 +315,12 @@ impl ChatRequest {
     }
 }
 
-fn is_true(value: Option<&Value>) -> bool {
-    match value {
-        Some(Value::Bool(flag)) => *flag,
-        Some(Value::Number(number)) => number.as_u64() == Some(1),
-        Some(Value::String(text)) => ["true", "1", "yes", "on"].contains(&text.as_str()),
-        _ => false,
+/// Roles are read in any case.
+fn lower_roles(fields: &mut Map<String, Value>) {
+    let messages = fields.get_mut("messages").and_then(Value::as_array_mut);
+    for message in messages.into_iter().flatten() {
+        if let Some(Value::String(role)) = message.get_mut("role") {
+            role.make_ascii_lowercase();
+        }
     }
 }

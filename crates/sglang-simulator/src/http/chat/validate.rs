@@ -1,16 +1,133 @@
 //! Type checks of a chat request, in the words of pydantic.
+//!
+//! The words for a message's content and calls are shortened: pydantic names every kind of part there is.
 
 use serde_json::{Map, Value};
 
 use crate::http::body::{Place, Problem};
+use crate::http::pydantic::{self, Field, Kind, Location, filled, optional};
 use crate::http::reply::ApiError;
 use crate::wire::python;
 
 const ROLES: &str = "'role' must be one of 'system', 'assistant', 'tool', 'function', 'developer', 'latest_reminder', 'root' (case-insensitive).";
 
+const TEXTS: Kind = Kind::Union(&[Kind::List(&Kind::Str), Kind::Str]);
+const NULLABLE_TEXTS: Kind = Kind::Union(&[Kind::Nullables(&Kind::Str), Kind::Str]);
+const HIDDEN: Kind = Kind::Union(&[Kind::Bool, Kind::Literal(&["last"], "'last'")]);
+
+/// Fields before `response_format`, in the order of `ChatCompletionRequest`.
+const FIRST: [Field; 9] = [
+    filled("model", Kind::Str),
+    filled("frequency_penalty", Kind::Float),
+    optional("logit_bias", Kind::DictOf("str,float", &Kind::Float)),
+    filled("logprobs", Kind::Bool),
+    optional("top_logprobs", Kind::Int),
+    optional("max_tokens", Kind::Int),
+    optional("max_completion_tokens", Kind::Int),
+    filled("n", Kind::Int),
+    filled("presence_penalty", Kind::Float),
+];
+
+/// Fields between `response_format` and `stream_options`.
+const SECOND: [Field; 3] = [
+    optional("seed", Kind::Int),
+    optional("stop", TEXTS),
+    filled("stream", Kind::Bool),
+];
+
+/// Fields between `stream_options` and `tools`.
+const THIRD: [Field; 3] = [
+    optional("temperature", Kind::Float),
+    optional("top_p", Kind::Float),
+    optional("user", Kind::Str),
+];
+
+/// Fields after the choice of tools.
+const LAST: [Field; 38] = [
+    filled("parallel_tool_calls", Kind::Bool),
+    filled("return_hidden_states", HIDDEN),
+    filled("return_routed_experts", Kind::Bool),
+    filled("routed_experts_start_len", Kind::Int),
+    filled("return_cached_tokens_details", Kind::Bool),
+    filled("return_spec_tokens_details", Kind::Bool),
+    filled("return_prompt_token_ids", Kind::Bool),
+    filled("return_token_ids", Kind::Bool),
+    filled("return_meta_info", Kind::Bool),
+    filled("return_input_ids_in_sglext", Kind::Bool),
+    filled("return_output_ids_in_sglext", Kind::Bool),
+    filled("return_sampling_mask", Kind::Bool),
+    optional("top_k", Kind::Int),
+    optional("min_p", Kind::Float),
+    filled("min_tokens", Kind::Int),
+    optional("regex", Kind::Str),
+    optional("ebnf", Kind::Str),
+    optional("repetition_penalty", Kind::Float),
+    optional("stop_token_ids", Kind::List(&Kind::Int)),
+    optional("stop_regex", TEXTS),
+    filled("no_stop_trim", Kind::Bool),
+    filled("ignore_eos", Kind::Bool),
+    filled("continue_final_message", Kind::Bool),
+    filled("skip_special_tokens", Kind::Bool),
+    optional("lora_path", NULLABLE_TEXTS),
+    optional("session_id", Kind::Str),
+    optional("session_params", Kind::Dict("any,any")),
+    filled("separate_reasoning", Kind::Bool),
+    filled("stream_reasoning", Kind::Bool),
+    optional("chat_template_kwargs", Kind::Dict("any,any")),
+    optional("custom_logit_processor", NULLABLE_TEXTS),
+    optional("custom_params", Kind::Dict("any,any")),
+    optional("watermark", Kind::Dict("str,any")),
+    optional("input_ids", Kind::List(&Kind::Int)),
+    optional("rid", TEXTS),
+    optional("extra_key", TEXTS),
+    optional("cache_salt", TEXTS),
+    optional("priority", Kind::Int),
+];
+
 /// Checks types; values are checked later.
 pub(super) fn check(place: &Place, fields: &Map<String, Value>) -> Result<(), ApiError> {
+    if fields.get("response_format").is_some_and(has_no_get) {
+        return Err(ApiError::Crashed);
+    }
     let mut problems = Vec::new();
+    check_messages(fields, &mut problems);
+    pydantic::check(&FIRST, fields, &mut problems);
+    check_format(fields.get("response_format"), &mut problems);
+    pydantic::check(&SECOND, fields, &mut problems);
+    check_stream_options(fields.get("stream_options"), &mut problems);
+    pydantic::check(&THIRD, fields, &mut problems);
+    check_tools(fields.get("tools"), &mut problems);
+    check_tool_choice(fields.get("tool_choice"), &mut problems);
+    pydantic::check(&LAST, fields, &mut problems);
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(place.invalid(&problems))
+    }
+}
+
+/// SGLang asks every `response_format` of a chat that is true for its type, whatever it is.
+fn has_no_get(format: &Value) -> bool {
+    match format {
+        Value::Null | Value::Object(_) => false,
+        Value::Bool(flag) => *flag,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+    }
+}
+
+fn no_object(at: &Location, value: &Value) -> Problem {
+    let message = "Input should be a valid dictionary or object to extract fields from";
+    at.problem("model_attributes_type", message, value)
+}
+
+fn missing(at: &Location, field: &str, within: &Value) -> Problem {
+    at.key(field).problem("missing", "Field required", within)
+}
+
+fn check_messages(fields: &Map<String, Value>, problems: &mut Vec<Problem>) {
+    let at = Location::field("messages");
     match fields.get("messages") {
         None => problems.push(Problem::new(
             "missing",
@@ -20,71 +137,159 @@ pub(super) fn check(place: &Place, fields: &Map<String, Value>) -> Result<(), Ap
         )),
         Some(Value::Array(messages)) => {
             for (index, message) in messages.iter().enumerate() {
-                check_message(index, message, &mut problems);
+                check_message(&at.index(index), message, problems);
             }
         }
         Some(other) => {
-            let message = "Input should be a valid list";
-            problems.push(Problem::new(
-                "list_type",
-                "('body', 'messages')",
-                message,
-                &python::repr(other),
-            ));
+            problems.push(at.problem("list_type", "Input should be a valid list", other));
         }
     }
-    for (index, tool) in fields
-        .get("tools")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .enumerate()
-    {
-        if tool.get("function").is_none() {
-            let location = format!("('body', 'tools', {index}, 'function')");
-            problems.push(Problem::new(
-                "missing",
-                &location,
-                "Field required",
-                &python::repr(tool),
-            ));
+}
+
+/// The words for a wrong `response_format`: those of its first kind.
+pub(in crate::http) fn check_format(format: Option<&Value>, problems: &mut Vec<Problem>) {
+    let Some(format) = format.filter(|format| !format.is_null()) else {
+        return;
+    };
+    let at = Location::field("response_format").key("ResponseFormat");
+    let Some(fields) = format.as_object() else {
+        problems.push(no_object(&at, format));
+        return;
+    };
+    match fields.get("type").and_then(Value::as_str) {
+        Some("text" | "json_object") => {}
+        Some("json_schema") => check_json_schema(&at.key("json_schema"), fields, problems),
+        Some("structural_tag")
+            if fields.contains_key("format")
+                || fields.contains_key("structures") && fields.contains_key("triggers") => {}
+        None if !fields.contains_key("type") => problems.push(missing(&at, "type", format)),
+        _ => {
+            let kinds = "'text', 'json_object' or 'json_schema'";
+            let kind = fields.get("type").unwrap_or(&Value::Null);
+            let problem =
+                at.key("type")
+                    .problem("literal_error", &format!("Input should be {kinds}"), kind);
+            let context = format!("'expected': {}", python::repr_str(kinds));
+            problems.push(problem.with_context(&context));
         }
     }
-    for name in [
-        "max_tokens",
-        "max_completion_tokens",
-        "n",
-        "seed",
-        "top_logprobs",
-        "top_k",
-        "min_tokens",
-    ] {
-        check_integer(name, fields.get(name), &mut problems);
+}
+
+fn check_json_schema(at: &Location, format: &Map<String, Value>, problems: &mut Vec<Problem>) {
+    let Some(schema) = format.get("json_schema").filter(|schema| !schema.is_null()) else {
+        return;
+    };
+    let Some(fields) = schema.as_object() else {
+        problems.push(no_object(at, schema));
+        return;
+    };
+    match fields.get("name") {
+        None => problems.push(missing(at, "name", schema)),
+        Some(name) => Kind::Str.check(name, &at.key("name"), problems),
     }
-    for name in [
-        "temperature",
-        "top_p",
-        "min_p",
-        "frequency_penalty",
-        "presence_penalty",
-        "repetition_penalty",
-    ] {
-        check_number(name, fields.get(name), &mut problems);
+    let nullable = |name: &str| fields.get(name).filter(|value| !value.is_null());
+    if let Some(inner) = nullable("schema") {
+        Kind::Dict("str,object").check(inner, &at.key("schema"), problems);
     }
-    for name in [
-        "stream",
-        "logprobs",
-        "return_prompt_token_ids",
-        "return_token_ids",
-        "return_meta_info",
-        "ignore_eos",
-    ] {
-        check_boolean(name, fields.get(name), &mut problems);
+    if let Some(strict) = nullable("strict") {
+        Kind::Bool.check(strict, &at.key("strict"), problems);
     }
-    if problems.is_empty() {
-        Ok(())
-    } else {
-        Err(place.invalid(&problems))
+}
+
+pub(in crate::http) fn check_stream_options(options: Option<&Value>, problems: &mut Vec<Problem>) {
+    let Some(options) = options.filter(|options| !options.is_null()) else {
+        return;
+    };
+    let at = Location::field("stream_options");
+    let Some(fields) = options.as_object() else {
+        problems.push(no_object(&at, options));
+        return;
+    };
+    for name in ["include_usage", "continuous_usage_stats"] {
+        if let Some(flag) = fields.get(name).filter(|flag| !flag.is_null()) {
+            Kind::Bool.check(flag, &at.key(name), problems);
+        }
+    }
+}
+
+fn check_tools(tools: Option<&Value>, problems: &mut Vec<Problem>) {
+    let at = Location::field("tools");
+    let tools = match tools {
+        None | Some(Value::Null) => return,
+        Some(Value::Array(tools)) => tools,
+        Some(other) => {
+            problems.push(at.problem("list_type", "Input should be a valid list", other));
+            return;
+        }
+    };
+    for (index, tool) in tools.iter().enumerate() {
+        let at = at.index(index);
+        let Some(fields) = tool.as_object() else {
+            problems.push(no_object(&at, tool));
+            continue;
+        };
+        let Some(function) = fields.get("function") else {
+            problems.push(missing(&at, "function", tool));
+            continue;
+        };
+        let at = at.key("function");
+        let Some(fields) = function.as_object() else {
+            problems.push(no_object(&at, function));
+            continue;
+        };
+        match fields.get("name") {
+            None => {
+                // SGLang notes the order of the keys before it validates
+                let mut noted = fields.clone();
+                let keys: Vec<Value> = fields.keys().map(|key| key.as_str().into()).collect();
+                noted.insert("key_order".into(), keys.into());
+                problems.push(missing(&at, "name", &Value::Object(noted)));
+            }
+            Some(name) => Kind::Str.check(name, &at.key("name"), problems),
+        }
+        if let Some(description) = fields.get("description").filter(|text| !text.is_null()) {
+            Kind::Str.check(description, &at.key("description"), problems);
+        }
+    }
+}
+
+fn check_tool_choice(choice: Option<&Value>, problems: &mut Vec<Problem>) {
+    let Some(choice) = choice.filter(|choice| !choice.is_null()) else {
+        return;
+    };
+    let at = Location::field("tool_choice");
+    let by_name = at.key("ToolChoice");
+    let mut of_name = Vec::new();
+    match choice.as_object() {
+        None => of_name.push(no_object(&by_name, choice)),
+        Some(fields) => match fields.get("function") {
+            None => of_name.push(missing(&by_name, "function", choice)),
+            Some(Value::Object(function)) => {
+                let at = by_name.key("function");
+                match function.get("name") {
+                    None | Some(Value::Null | Value::String(_)) => {}
+                    Some(name) => Kind::Str.check(name, &at.key("name"), &mut of_name),
+                }
+            }
+            Some(other) => of_name.push(no_object(&by_name.key("function"), other)),
+        },
+    }
+    if of_name.is_empty() {
+        return;
+    }
+    let word = Kind::Literal(
+        &["auto", "required", "none"],
+        "'auto', 'required' or 'none'",
+    );
+    let mut of_word = Vec::new();
+    word.check(
+        choice,
+        &at.key("literal['auto','required','none']"),
+        &mut of_word,
+    );
+    if !of_word.is_empty() {
+        problems.append(&mut of_name);
+        problems.append(&mut of_word);
     }
 }
 
@@ -102,33 +307,48 @@ fn shown(fields: &Map<String, Value>) -> String {
     python::repr(&Value::Object(shown))
 }
 
-fn check_message(index: usize, message: &Value, problems: &mut Vec<Problem>) {
-    let generic =
-        "function-after[validate_thinking_parts_role(), ChatCompletionMessageGenericParam]";
-    let user = "function-after[validate_thinking_parts_role(), ChatCompletionMessageUserParam]";
-    let at = |of: &str, field: &str| format!("('body', 'messages', {index}, '{of}', '{field}')");
+/// Kinds of content beside text; none is simulated, but they are known.
+const OTHER_PARTS: [&str; 7] = [
+    "thinking",
+    "reasoning",
+    "image_url",
+    "video_url",
+    "audio_url",
+    "input_audio",
+    "tool_reference",
+];
+
+const GENERIC: &str =
+    "function-after[validate_thinking_parts_role(), ChatCompletionMessageGenericParam]";
+const USER: &str = "function-after[validate_thinking_parts_role(), ChatCompletionMessageUserParam]";
+
+fn check_message(at: &Location, message: &Value, problems: &mut Vec<Problem>) {
     let Value::Object(fields) = message else {
-        let location = format!("('body', 'messages', {index})");
-        let text = "Input should be a valid dictionary or object to extract fields from";
-        problems.push(Problem::new(
-            "model_attributes_type",
-            &location,
-            text,
-            &python::repr(message),
-        ));
+        problems.push(no_object(&at.key(GENERIC), message));
+        problems.push(no_object(&at.key(USER), message));
         return;
     };
-    let Some(role) = fields.get("role").and_then(Value::as_str) else {
-        for of in [generic, user] {
-            problems.push(Problem::new(
-                "missing",
-                &at(of, "role"),
-                "Field required",
-                &python::repr(message),
-            ));
-        }
+    let mut of_generic = Vec::new();
+    check_generic(&at.key(GENERIC), message, fields, &mut of_generic);
+    if of_generic.is_empty() {
         return;
-    };
+    }
+    let mut of_user = Vec::new();
+    check_user(&at.key(USER), message, fields, &mut of_user);
+    if of_user.is_empty() {
+        return;
+    }
+    problems.append(&mut of_generic);
+    problems.append(&mut of_user);
+}
+
+/// A message of anyone but the user.
+fn check_generic(
+    at: &Location,
+    message: &Value,
+    fields: &Map<String, Value>,
+    problems: &mut Vec<Problem>,
+) {
     let known = [
         "system",
         "assistant",
@@ -138,124 +358,113 @@ fn check_message(index: usize, message: &Value, problems: &mut Vec<Problem>) {
         "latest_reminder",
         "root",
     ];
-    if known.contains(&role.to_ascii_lowercase().as_str())
-        || (role == "user" && fields.contains_key("content"))
-    {
+    let refused = match fields.get("role") {
+        None => {
+            problems.push(missing(at, "role", message));
+            None
+        }
+        Some(Value::String(role)) if known.contains(&role.to_ascii_lowercase().as_str()) => None,
+        Some(Value::String(_)) => Some(ROLES),
+        Some(_) => Some("'role' must be a string"),
+    };
+    if let Some(rule) = refused {
+        let role = fields.get("role").unwrap_or(&Value::Null);
+        let quoted = python::repr_str(rule);
+        let problem = at
+            .key("role")
+            .problem("value_error", &format!("Value error, {rule}"), role);
+        problems.push(problem.with_context(&format!("'error': ValueError({quoted})")));
+    }
+    let given = |name: &str| fields.get(name).filter(|value| !value.is_null());
+    if let Some(content) = given("content") {
+        check_content(&at.key("content"), content, problems);
+    }
+    if let Some(id) = given("tool_call_id") {
+        Kind::Str.check(id, &at.key("tool_call_id"), problems);
+    }
+    if let Some(reasoning) = given("reasoning_content") {
+        Kind::Str.check(reasoning, &at.key("reasoning_content"), problems);
+    }
+    match given("tool_calls") {
+        None => {}
+        Some(Value::Array(calls)) => {
+            for (index, call) in calls.iter().enumerate() {
+                check_call(&at.key("tool_calls").index(index), call, problems);
+            }
+        }
+        Some(other) => {
+            let at = at.key("tool_calls");
+            problems.push(at.problem("list_type", "Input should be a valid list", other));
+        }
+    }
+}
+
+fn check_user(
+    at: &Location,
+    message: &Value,
+    fields: &Map<String, Value>,
+    problems: &mut Vec<Problem>,
+) {
+    match fields.get("role") {
+        None => problems.push(missing(at, "role", message)),
+        Some(role) => Kind::Literal(&["user"], "'user'").check(role, &at.key("role"), problems),
+    }
+    match fields.get("content") {
+        None => problems.push(missing(at, "content", message)),
+        Some(content) => check_content(&at.key("content"), content, problems),
+    }
+}
+
+fn check_content(at: &Location, content: &Value, problems: &mut Vec<Problem>) {
+    let parts = match content {
+        Value::String(_) => return,
+        Value::Array(parts) => parts,
+        other => {
+            Kind::Str.check(other, &at.key("str"), problems);
+            return;
+        }
+    };
+    for (index, part) in parts.iter().enumerate() {
+        let at = at.index(index);
+        let Some(fields) = part.as_object() else {
+            problems.push(no_object(&at, part));
+            continue;
+        };
+        match fields.get("type") {
+            None => problems.push(missing(&at, "type", part)),
+            Some(Value::String(kind)) if kind == "text" => match fields.get("text") {
+                None => problems.push(missing(&at, "text", part)),
+                Some(text) => Kind::Str.check(text, &at.key("text"), problems),
+            },
+            Some(kind)
+                if kind
+                    .as_str()
+                    .is_some_and(|kind| OTHER_PARTS.contains(&kind)) => {}
+            Some(kind) => Kind::Literal(&["text"], "'text'").check(kind, &at.key("type"), problems),
+        }
+    }
+}
+
+fn check_call(at: &Location, call: &Value, problems: &mut Vec<Problem>) {
+    let Some(fields) = call.as_object() else {
+        problems.push(no_object(at, call));
         return;
+    };
+    let Some(function) = fields.get("function") else {
+        problems.push(missing(at, "function", call));
+        return;
+    };
+    let at = at.key("function");
+    let Some(function) = function.as_object() else {
+        problems.push(no_object(&at, function));
+        return;
+    };
+    let given = |name: &str| function.get(name).filter(|value| !value.is_null());
+    if let Some(name) = given("name") {
+        Kind::Str.check(name, &at.key("name"), problems);
     }
-    let quoted = python::repr_str(ROLES);
-    problems.push(
-        Problem::new(
-            "value_error",
-            &at(generic, "role"),
-            &format!("Value error, {ROLES}"),
-            &python::repr_str(role),
-        )
-        .with_context(&format!("'error': ValueError({quoted})")),
-    );
-    if role == "user" {
-        problems.push(Problem::new(
-            "missing",
-            &at(user, "content"),
-            "Field required",
-            &python::repr(message),
-        ));
-    } else {
-        let problem = Problem::new(
-            "literal_error",
-            &at(user, "role"),
-            "Input should be 'user'",
-            &python::repr_str(role),
-        );
-        problems.push(problem.with_context("'expected': \"'user'\""));
-    }
-}
-
-fn check_integer(name: &str, value: Option<&Value>, problems: &mut Vec<Problem>) {
-    let location = format!("('body', '{name}')");
-    match value {
-        None | Some(Value::Null) => {}
-        Some(Value::Number(number)) if number.is_i64() || number.is_u64() => {}
-        Some(Value::Number(number))
-            if number.as_f64().is_some_and(|value| value.fract() == 0.0) => {}
-        Some(Value::String(text)) if text.trim().parse::<i64>().is_ok() => {}
-        Some(value @ Value::String(_)) => {
-            let text = "Input should be a valid integer, unable to parse string as an integer";
-            problems.push(Problem::new(
-                "int_parsing",
-                &location,
-                text,
-                &python::repr(value),
-            ));
-        }
-        Some(value @ Value::Number(_)) => {
-            let text = "Input should be a valid integer, got a number with a fractional part";
-            problems.push(Problem::new(
-                "int_from_float",
-                &location,
-                text,
-                &python::repr(value),
-            ));
-        }
-        Some(value) => {
-            problems.push(Problem::new(
-                "int_type",
-                &location,
-                "Input should be a valid integer",
-                &python::repr(value),
-            ));
-        }
-    }
-}
-
-fn check_number(name: &str, value: Option<&Value>, problems: &mut Vec<Problem>) {
-    let location = format!("('body', '{name}')");
-    match value {
-        None | Some(Value::Null | Value::Number(_)) => {}
-        Some(Value::String(text)) if text.trim().parse::<f64>().is_ok() => {}
-        Some(value @ Value::String(_)) => {
-            let text = "Input should be a valid number, unable to parse string as a number";
-            problems.push(Problem::new(
-                "float_parsing",
-                &location,
-                text,
-                &python::repr(value),
-            ));
-        }
-        Some(value) => {
-            problems.push(Problem::new(
-                "float_type",
-                &location,
-                "Input should be a valid number",
-                &python::repr(value),
-            ));
-        }
-    }
-}
-
-fn check_boolean(name: &str, value: Option<&Value>, problems: &mut Vec<Problem>) {
-    let location = format!("('body', '{name}')");
-    match value {
-        None | Some(Value::Null | Value::Bool(_)) => {}
-        Some(Value::String(text))
-            if ["true", "false", "1", "0", "yes", "no", "on", "off"].contains(&text.as_str()) => {}
-        Some(Value::Number(number)) if number.as_u64().is_some_and(|value| value < 2) => {}
-        Some(value @ (Value::String(_) | Value::Number(_))) => {
-            let text = "Input should be a valid boolean, unable to interpret input";
-            problems.push(Problem::new(
-                "bool_parsing",
-                &location,
-                text,
-                &python::repr(value),
-            ));
-        }
-        Some(value) => {
-            problems.push(Problem::new(
-                "bool_type",
-                &location,
-                "Input should be a valid boolean",
-                &python::repr(value),
-            ));
-        }
+    if let Some(arguments) = given("arguments") {
+        let kinds = Kind::Union(&[Kind::Str, Kind::Dict("str,any")]);
+        kinds.check(arguments, &at.key("arguments"), problems);
     }
 }

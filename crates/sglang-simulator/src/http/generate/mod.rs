@@ -1,6 +1,8 @@
 //! `/generate`.
 
 mod answer;
+mod contract;
+mod ids;
 mod prepared;
 mod request;
 mod stream;
@@ -18,6 +20,7 @@ use crate::wire::python;
 
 pub(super) use answer::{Answer, AnswerOptions, Meta, answer_of};
 pub(super) use prepared::{Prepared, demands_of, new_rid, outputs_of};
+pub(super) use request::{first_text, no_hidden_states, no_logit_processor, no_lora, no_session};
 pub(super) use stream::Chunks;
 
 const PLACE: Place = Place {
@@ -37,11 +40,12 @@ pub(super) async fn handle(app: Arc<App>, request: Request) -> Response {
         Err(error) => return error.into_response(),
     };
     drop(bytes);
-    let (is_stream, is_batch) = (parsed.is_stream(), parsed.is_batch());
+    let is_stream = parsed.is_stream();
     let prepared = match parsed.prepare(&app) {
         Ok(prepared) => prepared,
         Err(error) => return refused(error, is_stream),
     };
+    let (is_batch, prepared) = (prepared.is_batch, prepared.outputs);
     if let Err(error) = warm_up(&app, &prepared).await {
         return refused(error, is_stream);
     }
@@ -65,6 +69,7 @@ pub(super) async fn handle(app: Arc<App>, request: Request) -> Response {
 fn refused(error: ApiError, is_stream: bool) -> Response {
     match error {
         ApiError::Native(_) | ApiError::Engine(..) if is_stream => stream::error(error),
+        ApiError::Uncaught(_) if is_stream => stream::broken(),
         error => error.into_response(),
     }
 }

@@ -6,7 +6,7 @@ use super::AnswerOptions;
 use crate::engine::Submission;
 use crate::http::App;
 use crate::http::reply::ApiError;
-use crate::replies::{Demands, ForcedText, Output, StopRules};
+use crate::replies::{Demands, Output, StopRules};
 use crate::wire::logprobs::LogprobOptions;
 use crate::wire::sampling::SamplingParams;
 use crate::wire::text::TextOptions;
@@ -71,10 +71,14 @@ pub(crate) fn outputs_of(
     let rules = app
         .check_lengths(prompt, params)
         .map_err(ApiError::Native)?;
+    let demands = demands_of(app, params, rules)?;
     app.check_vocabulary(prompt)?;
     (0..samples)
         .map(|sample| {
-            let demands = demands_of(params, rules.clone(), sample).map_err(ApiError::Native)?;
+            let demands = Demands {
+                sample,
+                ..demands.clone()
+            };
             app.model
                 .reply(prompt, None, &demands)
                 .map_err(|error| ApiError::Native(error.to_string()))
@@ -84,22 +88,15 @@ pub(crate) fn outputs_of(
 
 /// What the parameters demand of the model.
 pub(crate) fn demands_of(
+    app: &App,
     params: &SamplingParams,
     stops: StopRules,
-    sample: usize,
-) -> Result<Demands, String> {
-    let forced_text = params
-        .json_schema
-        .as_deref()
-        .map(ForcedText::of_schema)
-        .transpose()?;
+) -> Result<Demands, ApiError> {
     Ok(Demands {
-        sampling_seed: params.sampling_seed,
-        temperature: params.temperature(),
-        top_k: params.top_k.and_then(|top_k| usize::try_from(top_k).ok()),
-        sample,
-        forced_text,
-        forced_token: params.forced_token(),
+        sampling_seed: params.seed(),
+        shaping: params.shaping(app.tokenizer.eos_ids()),
+        sample: 0,
+        forced_text: params.forced_text()?,
         stops,
     })
 }

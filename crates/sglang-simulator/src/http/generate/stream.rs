@@ -167,3 +167,9 @@ pub(super) fn error(error: ApiError) -> Response {
     ];
     reply::event_stream(Body::from_stream(futures_util::stream::iter(events)))
 }
+
+/// A stream that ends where SGLang fails: its headers are out, its end never comes.
+pub(super) fn broken() -> Response {
+    let lost = Err::<bytes::Bytes, _>(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
+    reply::event_stream(Body::from_stream(futures_util::stream::iter([lost])))
+}
