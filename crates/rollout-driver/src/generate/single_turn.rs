@@ -133,7 +133,10 @@ impl SingleTurnFn {
             Ok(reply) => Sent::Reply(Box::new(reply)),
             Err(error) => {
                 if matches!(error, ClientError::TimedOut { .. }) {
-                    self.abort(&request.rid).await;
+                    tokio::select! {
+                        () = self.abort(&request.rid) => {}
+                        () = cancel.cancelled() => {}
+                    }
                 }
                 Sent::Failed(error)
             }
