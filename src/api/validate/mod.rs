@@ -8,6 +8,7 @@ mod aliases;
 mod defaults;
 mod fit;
 mod flags;
+mod instead;
 mod kinds;
 mod metadata;
 mod misplaced;
