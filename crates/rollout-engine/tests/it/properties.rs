@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use rollout_engine::{
-    Command, EngineConfig, Event, Granularity, LadderConfig, Reason, Rung, RungOutcome, RungReport,
-    SampleEnd, ScoreEnd, Scoring, SlotStart, StopCause, Surplus, Verdict,
+    Command, EngineConfig, Event, Granularity, LadderConfig, Reach, Reason, Rung, RungOutcome,
+    RungReport, SampleEnd, ScoreEnd, Scoring, SlotStart, StopCause, Surplus, Verdict,
 };
 
 use crate::rig::{Rig, replay};
@@ -207,10 +207,15 @@ fn answer(rig: &mut Rig, dice: &mut Dice, weather: &Weather) {
                 // Silent: the ladder itself has to go on.
                 rig.advance(Duration::from_secs(40));
             }
-            _ => rig.send(Event::RungEnded {
-                rung,
-                report: RungReport::new(rung, RungOutcome::Done),
-            }),
+            _ => {
+                let mut report = RungReport::new(rung, RungOutcome::Done);
+                report.reach = match dice.roll(4) {
+                    0 => Reach::EnginesSilent,
+                    1 => Reach::RouterGone,
+                    _ => Reach::All,
+                };
+                rig.send(Event::RungEnded { rung, report });
+            }
         },
         Command::WriteStep { .. } => rig.send(Event::StepWritten),
         Command::Cancel { .. } | Command::CancelScoring { .. } | Command::Reopen { .. } => {}
