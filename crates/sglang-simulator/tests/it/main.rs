@@ -16,6 +16,7 @@ mod profiles;
 mod replay;
 mod replies;
 mod robustness;
+mod sampling;
 mod serving;
 mod support;
 mod validators;

@@ -1,6 +1,7 @@
 //! `/v1/chat/completions`.
 
 mod answer;
+mod messages;
 mod prompt;
 mod request;
 mod stream;

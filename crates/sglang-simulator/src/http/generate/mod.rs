@@ -2,6 +2,7 @@
 
 mod answer;
 mod contract;
+mod features;
 mod ids;
 mod prepared;
 mod request;
@@ -19,8 +20,8 @@ use crate::engine::{Done, Submission, SubmitError, Ticket};
 use crate::wire::python;
 
 pub(super) use answer::{Answer, AnswerOptions, Meta, answer_of};
+pub(super) use features::{first_text, no_hidden_states, no_logit_processor, no_lora, no_session};
 pub(super) use prepared::{Prepared, demands_of, new_rid, outputs_of};
-pub(super) use request::{first_text, no_hidden_states, no_logit_processor, no_lora, no_session};
 pub(super) use stream::Chunks;
 
 const PLACE: Place = Place {
