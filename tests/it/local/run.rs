@@ -54,6 +54,8 @@ impl Run {
             .args(["local", manifest, "--output"])
             .arg(output)
             .args(more)
+            // What a killed run leaves goes with the test.
+            .env("TMPDIR", output.parent().expect("a home"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
