@@ -1,0 +1,9 @@
+//! Tests on a real cluster: `./test cluster` starts one and runs them in its network, where KUBECONFIG leads to it.
+
+#[cfg(test)]
+mod api;
+#[cfg(test)]
+mod definitions;
+#[cfg(test)]
+#[path = "../support/manifests.rs"]
+mod manifests;
