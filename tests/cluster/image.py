@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes a container image of one layer from files, as an OCI archive, without a registry or a container engine.
 
-usage: image.py ARCHIVE.tar REFERENCE ENTRYPOINT CONTENT...
+usage: image.py [OPTION...] ARCHIVE.tar REFERENCE ENTRYPOINT CONTENT...
   REFERENCE   such as localhost/tiny:1
   ENTRYPOINT  a JSON list
   CONTENT     FILE=PATH puts a file there; 'PATH->TARGET' makes a symbolic link
@@ -9,6 +9,7 @@ usage: image.py ARCHIVE.tar REFERENCE ENTRYPOINT CONTENT...
 The same input makes the same archive.
 """
 
+import argparse
 import gzip
 import hashlib
 import io
@@ -62,16 +63,25 @@ def layer(contents):
     return buffer.getvalue()
 
 
-def main(archive, reference, entrypoint, *contents):
-    raw = layer(contents)
-    packed = gzip.compress(raw, 6, mtime=0)
-    config = {
-        "architecture": "amd64",
+def image_config(options, raw):
+    run = {"Entrypoint": json.loads(options.entrypoint), "Env": ["PATH=/bin:/usr/bin"], "WorkingDir": "/"}
+    if options.user:
+        run["User"] = options.user
+    if options.label:
+        run["Labels"] = dict(label.split("=", 1) for label in options.label)
+    return {
+        "architecture": options.architecture,
         "os": "linux",
-        "config": {"Entrypoint": json.loads(entrypoint), "Env": ["PATH=/bin:/usr/bin"], "WorkingDir": "/"},
+        "config": run,
         "rootfs": {"type": "layers", "diff_ids": [digest(raw)]},
     }
-    config = json.dumps(config).encode()
+
+
+def main(options):
+    raw = layer(options.content)
+    # Little is won by compressing more, and tests wait for it.
+    packed = gzip.compress(raw, 1, mtime=0)
+    config = json.dumps(image_config(options, raw)).encode()
 
     def descriptor(kind, data):
         return {"mediaType": OCI + kind, "digest": digest(data), "size": len(data)}
@@ -84,18 +94,27 @@ def main(archive, reference, entrypoint, *contents):
     }
     manifest = json.dumps(manifest).encode()
     entry = descriptor("manifest.v1+json", manifest)
-    entry["platform"] = {"architecture": "amd64", "os": "linux"}
-    tag = reference.rsplit(":", 1)[1]
-    entry["annotations"] = {"io.containerd.image.name": reference, "org.opencontainers.image.ref.name": tag}
+    entry["platform"] = {"architecture": options.architecture, "os": "linux"}
+    tag = options.reference.rsplit(":", 1)[1]
+    entry["annotations"] = {"io.containerd.image.name": options.reference, "org.opencontainers.image.ref.name": tag}
     index = {"schemaVersion": 2, "mediaType": OCI + "index.v1+json", "manifests": [entry]}
-    with tarfile.open(archive, "w") as tar:
+    with tarfile.open(options.archive, "w") as tar:
         add_file(tar, "oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
         add_file(tar, "index.json", json.dumps(index).encode())
         for blob in (config, packed, manifest):
             add_file(tar, "blobs/sha256/" + hashlib.sha256(blob).hexdigest(), blob)
 
 
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS)
+    parser.add_argument("--architecture", default="amd64")
+    parser.add_argument("--user", help="UID:GID that the container runs as; none: root")
+    parser.add_argument("--label", action="append", metavar="KEY=VALUE", help="of the image; may be repeated")
+    for name in ("archive", "reference", "entrypoint"):
+        parser.add_argument(name)
+    parser.add_argument("content", nargs="+")
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
-    if len(sys.argv) < 5:
-        sys.exit(__doc__)
-    main(*sys.argv[1:])
+    main(arguments())
