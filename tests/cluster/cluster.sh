@@ -69,6 +69,7 @@ restore_sysctls() {
 
 # Runs a command in a cgroup of its own in every hierarchy, below the caller's: it becomes the node's root.
 in_cgroup() {
+  # shellcheck disable=SC2016
   exec setsid bash -c '
     for hierarchy in cpu cpuacct cpuset memory devices freezer blkio pids systemd; do
       own=$(awk -F: -v h="$hierarchy" "\$2 == h || \$2 == \"name=\" h { print \$3 }" /proc/self/cgroup)

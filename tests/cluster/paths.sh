@@ -1,5 +1,6 @@
 # Sourced by the scripts of this folder: where the cluster's parts are.
 
+# shellcheck source=scripts/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/setup.sh"
 recipe=$root/tests/cluster
 cluster_cache=$cache/cluster

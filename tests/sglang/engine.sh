@@ -7,6 +7,7 @@
 # sglang_start is sglang_launch and sglang_wait, for a script that has something to do meanwhile. ROLLOUT_SGLANG_DEADLINE: seconds for the
 # server to become ready, 600 by default.
 
+# shellcheck source=scripts/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/setup.sh"
 
 SGLANG_VERSION=$(sed -n 's/^sglang==//p' "$root/tests/sglang/requirements.in")

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Runs the tests on a real cluster of its own, which ends with it whatever happens. Builds what is missing: cluster, image, tests.
+# usage: run.sh [FILTER...]     FILTER: names of tests, as cargo test takes them; CLUSTER_NAME (default: test)
+#
+# After a failure, what the cluster looked like goes to standard error, and every log to out/cluster.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/paths.sh"
+export CLUSTER_NAME=${CLUSTER_NAME:-test}
+cluster=$recipe/cluster.sh
+logs=$root/out/cluster
+# Longest time for all tests, in seconds.
+patience=${ROLLOUT_CLUSTER_PATIENCE:-1500}
+
+# Prints the path of the tests' program.
+tests_program() {
+  cargo test -q --locked --test cluster --no-run --message-format json | python3 -c '
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("executable") and message["target"]["name"] == "cluster":
+        print(message["executable"])'
+}
+
+tests() {
+  timeout --foreground "$patience" bash "$cluster" in env RUST_BACKTRACE=1 \
+    ROLLOUT_TEST_HELM="$(home_of helm)/helm" "$program" "$@" 9>&-
+}
+
+# What a person needs to see why a test failed. Never fails itself.
+show_failure() {
+  local namespace pod
+  {
+    say "the cluster as the tests left it; logs: $logs"
+    mkdir -p "$logs"
+    cp "$cluster_cache/run-$CLUSTER_NAME"/log/* "$logs"
+    inside kubectl get pods --all-namespaces -o wide
+    inside kubectl get sglangpools,rolloutjobs --all-namespaces
+    inside kubectl get events --all-namespaces --sort-by .lastTimestamp | tail -n 60
+    inside kubectl get pods --all-namespaces --no-headers -o custom-columns=:metadata.namespace,:metadata.name | while read -r namespace pod; do
+      inside kubectl --namespace "$namespace" logs "$pod" --all-containers --prefix --ignore-errors </dev/null >"$logs/pod-$namespace-$pod.log" 2>&1
+    done
+    tail -n 15 "$logs"/pod-*rollout-operator*.log
+  } >&2 2>&1 || true
+}
+inside() { timeout 20 bash "$cluster" in "$@"; }
+
+ended() {
+  local code=$?
+  trap '' INT TERM
+  [ "$code" = 0 ] || show_failure
+  bash "$cluster" down 9>&-
+  rm -rf "$work"
+  exit "$code"
+}
+
+[ "$(id -u)" = 0 ] || die "a cluster needs root: namespaces, mounts and cgroups"
+need_toolchain
+mkdir -p "$cluster_cache"
+# Programs of the cluster must not keep it.
+exec 9>"$cluster_cache/run-$CLUSTER_NAME.lock"
+flock -n 9 || die "tests run on the cluster $CLUSTER_NAME already; CLUSTER_NAME chooses another"
+bash "$recipe/build.sh" "${cluster_parts[@]}" helm
+say "building image and tests"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+bash "$root/scripts/build-image" "$work/operator.tar" "${ROLLOUT_PROFILE:-dev}"
+program=$(cd "$root" && tests_program)
+[ -x "$program" ] || die "cargo told no program of the test 'cluster'"
+
+rm -rf "$logs"
+trap ended EXIT
+trap 'exit 130' INT TERM
+bash "$cluster" down 9>&-
+bash "$cluster" up 9>&-
+bash "$cluster" image "$work/operator.tar" 9>&-
+
+if [ $# -gt 0 ]; then
+  tests --test-threads 1 "$@"
+else
+  # These install the operator for the whole cluster: they go first, one at a time, and leave it as it was.
+  tests --test-threads 1 packaging::
+  # The others wait for the cluster more than they compute.
+  tests --test-threads 8 --skip packaging::
+fi
