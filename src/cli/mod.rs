@@ -5,6 +5,7 @@ mod crds;
 mod data;
 mod driver;
 mod guard;
+mod key;
 mod local;
 mod logging;
 mod plugins;
@@ -43,6 +44,8 @@ enum Command {
     Driver(driver::Args),
     /// Runs the launcher or the shim of an agent pod.
     Agent(agent::Args),
+    /// Makes the operator's own key in a Secret, once; runs before the controller.
+    Key(key::Args),
     /// Runs the Python plug-in host beside the driver.
     Plugins(plugins::Args),
 }
@@ -56,6 +59,7 @@ impl Command {
             | Self::Router(_)
             | Self::Driver(_)
             | Self::Agent(_)
+            | Self::Key(_)
             | Self::Plugins(_) => "info",
         }
     }
@@ -74,6 +78,7 @@ pub async fn main() -> ExitCode {
         Command::Router(args) => router::run(args).await,
         Command::Driver(args) => driver::run(args).await,
         Command::Agent(args) => agent::run(args).await,
+        Command::Key(args) => key::run(args).await,
         Command::Plugins(args) => plugins::run(args).await,
     };
     match result {
