@@ -37,6 +37,11 @@ struct Settings {
     #[arg(long = "engine", value_name = "URL", num_args = 1..)]
     engines: Vec<String>,
 
+    /// Service behind which engines are, such as `qwen-engines.rl.svc.cluster.local.:30000`: every address of the name is one. It is looked
+    /// up every 2 s; an engine whose address is gone gets nothing new and ends what it has.
+    #[arg(long, value_name = "HOST:PORT")]
+    engine_service: Option<String>,
+
     /// Address of the agents' port [default: 127.0.0.1:0].
     #[arg(long, value_name = "ADDRESS")]
     agents_listen: Option<SocketAddr>,
@@ -122,6 +127,7 @@ impl Settings {
             } else {
                 self.engines
             },
+            engine_service: self.engine_service.or(file.engine_service),
             agents_listen: self.agents_listen.or(file.agents_listen),
             control_listen: self.control_listen.or(file.control_listen),
             control_token_file: self.control_token_file.or(file.control_token_file),
@@ -146,6 +152,8 @@ impl Settings {
 
     fn to_config(&self) -> anyhow::Result<Config> {
         let mut config = Config::new(&self.engines);
+        let service = self.engine_service.as_deref();
+        config.engine_service = service.map(str::parse).transpose()?;
         let secret = |file: &Option<PathBuf>| file.as_deref().map(read_secret).transpose();
         config.control_token = secret(&self.control_token_file)?;
         config.claim_secret = secret(&self.claim_secret_file)?;

@@ -2,11 +2,17 @@
 
 use std::time::Duration;
 
+use crate::engines::{EngineService, Resolver};
+
 /// Everything that a router is built from.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Base URLs of the engines, such as `http://10.0.0.7:30000`.
     pub engines: Vec<String>,
+    /// A service whose addresses are engines too.
+    pub engine_service: Option<EngineService>,
+    /// How it is looked up.
+    pub resolver: Resolver,
     /// Bearer of the control port. Without it the control port must be a loopback address.
     pub control_token: Option<String>,
     /// Secret that claim tokens are derived from. Without it no claim is accepted.
@@ -30,6 +36,8 @@ impl Config {
     pub fn new(engines: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             engines: engines.into_iter().map(Into::into).collect(),
+            engine_service: None,
+            resolver: Resolver::system(),
             control_token: None,
             claim_secret: None,
             advertise_url: None,
@@ -110,6 +118,8 @@ pub struct Times {
     pub tombstone: Duration,
     /// Between two comments in a stream that has nothing to say.
     pub keep_alive: Duration,
+    /// Between two lookups of the engines' service.
+    pub lookup: Duration,
     /// Between two health probes of an engine.
     pub probe: Duration,
     /// An engine that has work and answers no probe for so long is given up, with the requests that it has.
@@ -139,6 +149,7 @@ impl Default for Times {
             deadline_grace: seconds(10),
             tombstone: seconds(300),
             keep_alive: seconds(5),
+            lookup: seconds(2),
             probe: seconds(2),
             engine_silence: seconds(60),
             decode: seconds(10),

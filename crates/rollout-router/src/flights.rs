@@ -294,7 +294,7 @@ impl Ticket {
     /// Puts down where the request goes. The last check before it is sent.
     pub(crate) fn dispatch(
         &mut self,
-        engine: &Arc<Engine>,
+        place: Outstanding,
         rids: &Arc<[String]>,
     ) -> Result<(), ApiError> {
         let mut gate = self.flights.gate.lock();
@@ -306,9 +306,9 @@ impl Ticket {
         if let Some(reason) = &flight.cancelled {
             return Err(ApiError::RolloutClosed(reason.clone()));
         }
-        flight.sent = Some((Arc::clone(engine), Arc::clone(rids)));
+        flight.sent = Some((Arc::clone(place.engine()), Arc::clone(rids)));
         drop(gate);
-        self.outstanding = Some(Outstanding::at(engine));
+        self.outstanding = Some(place);
         Ok(())
     }
 

@@ -45,7 +45,7 @@ mod sse;
 pub use auth::Holder;
 pub use body::{Body, BodyError};
 pub use config::{Config, Limits, Times};
-pub use engines::{EngineUrlError, check_engine_urls};
+pub use engines::{EngineService, EngineUrlError, Resolver, check_engine_urls};
 pub use error::ApiError;
 pub use id::HexId;
 pub use jobs::Stale;

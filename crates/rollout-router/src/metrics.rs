@@ -13,6 +13,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use rollout_session::Generation;
 
+use crate::engines::LookupEnd;
 use crate::route::Forward;
 use crate::router::Inner;
 use crate::session::Outcome;
@@ -49,6 +50,11 @@ struct StateLabel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabel {
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct EngineLabel {
     engine: String,
 }
@@ -68,6 +74,19 @@ pub(crate) struct Metrics {
     record_bytes: Gauge,
     engine_healthy: Family<EngineLabel, Gauge>,
     engine_in_flight: Family<EngineLabel, Gauge>,
+    engine_draining: Family<EngineLabel, Gauge>,
+    engine_lookups: LookupCounter,
+}
+
+/// Counts lookups of the engines' service. Clones are the same counter.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LookupCounter(Family<ResultLabel, Counter>);
+
+impl LookupCounter {
+    pub(crate) fn count(&self, end: LookupEnd) {
+        let result = end.label();
+        self.0.get_or_create(&ResultLabel { result }).inc();
+    }
 }
 
 impl Metrics {
@@ -86,6 +105,8 @@ impl Metrics {
             record_bytes: Gauge::default(),
             engine_healthy: Family::default(),
             engine_in_flight: Family::default(),
+            engine_draining: Family::default(),
+            engine_lookups: LookupCounter::default(),
         };
         metrics.register();
         metrics
@@ -153,6 +174,16 @@ impl Metrics {
             "Requests that are at the engine",
             self.engine_in_flight.clone(),
         );
+        registry.register(
+            "engine_draining",
+            "1 if the engine has left its service and ends its work",
+            self.engine_draining.clone(),
+        );
+        registry.register(
+            "engine_lookups",
+            "Lookups of the engines' service, by result",
+            self.engine_lookups.0.clone(),
+        );
     }
 
     pub(crate) fn turn(&self, took: Duration, status: StatusCode) {
@@ -216,15 +247,32 @@ impl Metrics {
             self.sessions.get_or_create(&StateLabel { state }).inc();
         }
         self.record_bytes.set(gauge(inner.sessions.bytes()));
-        for engine in inner.engines.iter() {
+        let of_engines = [
+            &self.engine_healthy,
+            &self.engine_in_flight,
+            &self.engine_draining,
+        ];
+        // An engine that is forgotten has no figures.
+        for family in of_engines {
+            family.clear();
+        }
+        for engine in inner.engines.all().iter() {
             let label = EngineLabel {
                 engine: engine.url().to_owned(),
             };
-            let healthy = i64::from(engine.is_healthy());
-            self.engine_healthy.get_or_create(&label).set(healthy);
-            let in_flight = gauge(engine.in_flight());
-            self.engine_in_flight.get_or_create(&label).set(in_flight);
+            let figures = [
+                i64::from(engine.is_healthy()),
+                gauge(engine.in_flight()),
+                i64::from(engine.is_draining()),
+            ];
+            for (family, figure) in of_engines.into_iter().zip(figures) {
+                family.get_or_create(&label).set(figure);
+            }
         }
+    }
+
+    pub(crate) fn engine_lookups(&self) -> LookupCounter {
+        self.engine_lookups.clone()
     }
 }
 

@@ -50,12 +50,12 @@ pub(crate) struct Inner {
 }
 
 impl Router {
-    /// Builds a router. Must be called within a tokio runtime: it probes the engines in the background until it is stopped.
+    /// Builds a router. Must be called within a tokio runtime: it finds and probes the engines in the background until it is stopped.
     ///
     /// # Errors
-    /// An engine URL that cannot be used.
+    /// An engine URL that cannot be used, or no engine at all.
     pub fn new(config: Config) -> Result<Self, EngineUrlError> {
-        let engines = Arc::new(Engines::new(&config.engines)?);
+        let engines = Arc::new(Engines::new(&config)?);
         let upstream = Upstream::new(&config);
         let flights = Arc::new(Flights::default());
         let tasks = TaskTracker::new();
@@ -163,6 +163,13 @@ impl Inner {
         let probes = engines::run_probes(engines, self.upstream.clone());
         self.tasks.spawn(async move {
             stopping.run_until_cancelled(probes).await;
+        });
+        let stopping = self.stopping.clone();
+        let engines = Arc::clone(&self.engines);
+        let lookups = self.metrics.engine_lookups();
+        let discovery = engines::run_discovery(engines, self.config.times, lookups);
+        self.tasks.spawn(async move {
+            stopping.run_until_cancelled(discovery).await;
         });
         let stopping = self.stopping.clone();
         let inner = Arc::downgrade(self);

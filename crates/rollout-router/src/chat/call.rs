@@ -13,7 +13,7 @@ use super::Reply;
 use super::dialect::{Checked, Dialect};
 use super::turn::ended;
 use crate::ending::{self, Report};
-use crate::engines::{Engine, Line, Seat, SendError, read_reply};
+use crate::engines::{Engine, Line, Outstanding, Seat, SendError, read_reply};
 use crate::error::ApiError;
 use crate::flights::Ticket;
 use crate::headers::{self, ROUTING_KEY};
@@ -191,7 +191,7 @@ async fn generate(
         body,
     };
     if head.status != StatusCode::OK {
-        if head.status.is_client_error() {
+        if EngineFault::of_reply(head.status, &reply.body).is_none() {
             session.state.lock().engine_faults.clear();
         }
         return Ok(reply);
@@ -262,12 +262,13 @@ async fn send(
     let mut tried: Vec<Arc<Engine>> = Vec::new();
     let mut last = None;
     loop {
-        let Some(engine) = choose(inner, session, &tried) else {
-            let reason = last.unwrap_or_else(|| "all are out of service".to_owned());
+        let Some(place) = choose(inner, session, &tried) else {
+            let reason = last.unwrap_or_else(|| inner.engines.why_none());
             return Err(ApiError::NoEngine(reason));
         };
+        let engine = Arc::clone(place.engine());
         let line = Line::to(&engine);
-        plan.ticket.dispatch(&engine, &rids)?;
+        plan.ticket.dispatch(place, &rids)?;
         let answer = inner.upstream.generate(
             &engine,
             plan.dialect.path(),
@@ -287,17 +288,18 @@ async fn send(
     }
 }
 
-/// The session's engine, while it is there; else the least loaded one, which becomes the session's.
-fn choose(inner: &Inner, session: &Session, tried: &[Arc<Engine>]) -> Option<Arc<Engine>> {
+/// A place at the session's engine, while it is there; else at the least loaded one, which becomes the session's.
+fn choose(inner: &Inner, session: &Session, tried: &[Arc<Engine>]) -> Option<Outstanding> {
     let mut state = session.state.lock();
     if let Some(seat) = &state.seat {
         let engine = seat.engine();
         let gone = tried.iter().any(|other| Arc::ptr_eq(other, engine));
-        if engine.is_healthy() && !gone {
-            return Some(Arc::clone(engine));
+        let place = Some(engine).filter(|engine| engine.is_healthy() && !gone);
+        if let Some(place) = place.and_then(Outstanding::at) {
+            return Some(place);
         }
     }
-    let engine = inner.engines.pick(tried)?;
-    state.seat = Some(Seat::at(&engine));
-    Some(engine)
+    let place = inner.engines.place(tried)?;
+    state.seat = Some(Seat::at(place.engine()));
+    Some(place)
 }

@@ -19,7 +19,7 @@ impl Line {
     pub(crate) fn to(engine: &Arc<Engine>) -> Self {
         Self {
             engine: Arc::clone(engine),
-            cut: engine.lines.lock().clone(),
+            cut: engine.lines(),
         }
     }
 

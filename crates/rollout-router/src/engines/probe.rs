@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use http::uri::PathAndQuery;
 use http::{Method, StatusCode};
@@ -18,12 +17,29 @@ use crate::config::Times;
 
 /// Probes until it is dropped.
 pub(crate) async fn run(engines: Arc<Engines>, upstream: Upstream) {
-    let watches = engines.iter().map(|engine| watch(engine, &upstream));
-    join_all(watches).await;
+    let mut watched: Vec<Arc<Engine>> = Vec::new();
+    let mut watches = FuturesUnordered::new();
+    loop {
+        let grown = engines.grown().notified();
+        tokio::pin!(grown);
+        grown.as_mut().enable();
+        for engine in engines.all().iter() {
+            if !watched.iter().any(|other| Arc::ptr_eq(other, engine)) {
+                watched.push(Arc::clone(engine));
+                watches.push(watch(&engines, Arc::clone(engine), &upstream));
+            }
+        }
+        tokio::select! {
+            Some(forgotten) = watches.next() => {
+                watched.retain(|engine| !Arc::ptr_eq(engine, &forgotten));
+            }
+            () = grown => {}
+        }
+    }
 }
 
-/// Engines are watched apart: one that is slow to answer holds up no other one's probes.
-async fn watch(engine: &Engine, upstream: &Upstream) {
+/// Watches an engine until it is forgotten. Engines are watched apart: one that is slow to answer holds up no other one's probes.
+async fn watch(engines: &Engines, engine: Arc<Engine>, upstream: &Upstream) -> Arc<Engine> {
     let times = upstream.times();
     let mut ticks = tokio::time::interval(times.probe);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -31,15 +47,18 @@ async fn watch(engine: &Engine, upstream: &Upstream) {
     let mut probes = FuturesUnordered::new();
     loop {
         ticks.tick().await;
+        if engines.forget(&engine) {
+            return Arc::clone(&engine);
+        }
         let sent = Instant::now();
-        probes.push(ping(engine, upstream, times));
+        probes.push(ping(&engine, upstream, times));
         let answer = tokio::time::timeout(times.control_call, probes.next()).await;
         let answer = answer
             .ok()
             .flatten()
             .unwrap_or(Err(SendError::Timeout(times.control_call)));
         let busy = engine.in_flight() > 0;
-        judge(engine, verdict(&answer, busy));
+        judge(&engine, verdict(&answer, busy));
         if answer.is_ok() {
             probes.clear();
         }

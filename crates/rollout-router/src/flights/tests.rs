@@ -3,12 +3,17 @@
 use std::sync::Arc;
 
 use super::{FenceScope, Flights, Scope};
-use crate::engines::{Engine, Engines};
+use crate::config::Config;
+use crate::engines::{Engine, Engines, Outstanding};
 use crate::error::ApiError;
 
 fn engine() -> Arc<Engine> {
-    let engines = Engines::new(&["http://127.0.0.1:1".to_owned()]).unwrap();
+    let engines = Engines::new(&Config::new(["http://127.0.0.1:1"])).unwrap();
     engines.pick(&[]).unwrap()
+}
+
+fn place() -> Outstanding {
+    Outstanding::at(&engine()).unwrap()
 }
 
 fn of_job(job: &str) -> Scope {
@@ -37,9 +42,9 @@ fn a_request_that_was_admitted_before_a_fence_is_not_sent_after_it() {
     let mut other = flights.admit(of_job("b")).unwrap();
     let (requests, sent) = flights.fence(fence_of("a"));
     assert_eq!((requests, sent.len()), (1, 0));
-    let refused = ticket.dispatch(&engine(), &rids()).unwrap_err();
+    let refused = ticket.dispatch(place(), &rids()).unwrap_err();
     assert!(matches!(refused, ApiError::RolloutClosed(_)));
-    other.dispatch(&engine(), &rids()).unwrap();
+    other.dispatch(place(), &rids()).unwrap();
     assert!(flights.admit(of_job("a")).is_err());
 }
 
@@ -47,12 +52,12 @@ fn a_request_that_was_admitted_before_a_fence_is_not_sent_after_it() {
 fn a_request_that_was_sent_is_listed_and_not_sent_again() {
     let flights = Arc::new(Flights::default());
     let mut ticket = flights.admit(of_job("a")).unwrap();
-    ticket.dispatch(&engine(), &rids()).unwrap();
+    ticket.dispatch(place(), &rids()).unwrap();
     let (requests, sent) = flights.fence(fence_of("a"));
     assert_eq!((requests, sent.len()), (1, 1));
     // Its engine could not be reached after all.
     ticket.recall();
-    assert!(ticket.dispatch(&engine(), &rids()).is_err());
+    assert!(ticket.dispatch(place(), &rids()).is_err());
 }
 
 #[test]
@@ -61,8 +66,8 @@ fn an_end_without_a_terminal_reply_is_unproven() {
     let mut proven = flights.admit(of_job("a")).unwrap();
     let mut lost = flights.admit(of_job("a")).unwrap();
     let unsent = flights.admit(of_job("a")).unwrap();
-    proven.dispatch(&engine(), &rids()).unwrap();
-    lost.dispatch(&engine(), &rids()).unwrap();
+    proven.dispatch(place(), &rids()).unwrap();
+    lost.dispatch(place(), &rids()).unwrap();
     proven.prove();
     let numbers = [proven.number(), lost.number(), unsent.number()];
     drop((proven, lost, unsent));
@@ -76,11 +81,12 @@ fn outstanding_work_is_counted_while_it_lasts() {
     let flights = Arc::new(Flights::default());
     let engine = engine();
     let mut ticket = flights.admit(Scope::default()).unwrap();
-    ticket.dispatch(&engine, &rids()).unwrap();
+    let place = || Outstanding::at(&engine).unwrap();
+    ticket.dispatch(place(), &rids()).unwrap();
     assert_eq!(engine.in_flight(), 1);
     ticket.recall();
     assert_eq!(engine.in_flight(), 0);
-    ticket.dispatch(&engine, &rids()).unwrap();
+    ticket.dispatch(place(), &rids()).unwrap();
     drop(ticket);
     assert_eq!(engine.in_flight(), 0);
 }

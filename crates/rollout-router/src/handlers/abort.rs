@@ -42,9 +42,9 @@ pub(crate) async fn abort_request(
 ) -> Result<Response<Body>, ApiError> {
     let AbortBody { rid, abort_all } = read(body)?;
     if abort_all {
-        let engines: Vec<&Arc<Engine>> = inner.engines.iter().collect();
+        let engines = inner.engines.all();
         let mut calls = Vec::with_capacity(engines.len());
-        for engine in &engines {
+        for engine in engines.iter() {
             calls.push(tell(inner, engine, json!({"abort_all": true})));
         }
         let results = join_all(calls).await;

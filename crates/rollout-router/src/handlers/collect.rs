@@ -90,7 +90,7 @@ async fn decode(
     let deadline = Instant::now() + inner.config.times.decode;
     let mut texts: Vec<Option<String>> = Vec::with_capacity(lists.len());
     let engine = seat
-        .filter(|engine| engine.is_healthy())
+        .filter(|engine| engine.serves())
         .or_else(|| inner.engines.pick(&[]));
     if let Some(engine) = engine.filter(|_| !lists.is_empty()) {
         let calls: Vec<_> = lists

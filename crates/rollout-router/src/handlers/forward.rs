@@ -103,13 +103,14 @@ async fn send(
     let mut tried: Vec<Arc<Engine>> = Vec::new();
     let mut last = None;
     loop {
-        let Some(engine) = inner.engines.pick(&tried) else {
-            let reason = last.unwrap_or_else(|| "all are out of service".to_owned());
+        let Some(place) = inner.engines.place(&tried) else {
+            let reason = last.unwrap_or_else(|| inner.engines.why_none());
             return Err(ApiError::NoEngine(reason));
         };
+        let engine = Arc::clone(place.engine());
         let line = Line::to(&engine);
         if let Some(ticket) = flight.ticket() {
-            ticket.dispatch(&engine, &rids)?;
+            ticket.dispatch(place, &rids)?;
         }
         let answer = inner
             .upstream
@@ -218,7 +219,7 @@ async fn models(inner: &Inner) -> Result<Response<Body>, ApiError> {
     let engine = inner
         .engines
         .pick(&[])
-        .ok_or_else(|| ApiError::NoEngine("all are out of service".to_owned()))?;
+        .ok_or_else(|| ApiError::NoEngine(inner.engines.why_none()))?;
     let path = PathAndQuery::from_static("/v1/models");
     let (status, body) = inner
         .upstream

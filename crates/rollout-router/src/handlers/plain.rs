@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::body::Body;
 use crate::chat::Reply;
+use crate::engines::Discovery;
 use crate::error::ApiError;
 use crate::router::Inner;
 
@@ -19,15 +20,19 @@ pub(crate) fn health(inner: &Inner) -> Response<Body> {
 
 /// Whether work can be done, and what is missing.
 pub(crate) fn ready(inner: &Inner) -> Response<Body> {
-    let mut missing = Vec::new();
-    if !inner.engines.iter().any(|engine| engine.is_healthy()) {
-        missing.push("no engine answers");
-    }
+    let mut missing: Vec<String> = inner.engines.missing().into_iter().collect();
     if inner.stopping.is_cancelled() {
-        missing.push("the router is stopping");
+        missing.push("the router is stopping".to_owned());
     }
-    let mut reply =
-        Reply::json(json!({"ready": missing.is_empty(), "missing": missing}).to_string());
+    let discovery = inner.engines.discovery();
+    let trouble = discovery.and_then(Discovery::trouble);
+    // Without any engine it is said as what is missing.
+    let warnings: Vec<String> = trouble
+        .filter(|_| !inner.engines.all().is_empty())
+        .into_iter()
+        .collect();
+    let body = json!({"ready": missing.is_empty(), "missing": missing, "warnings": warnings});
+    let mut reply = Reply::json(body.to_string());
     if !missing.is_empty() {
         reply.status = StatusCode::SERVICE_UNAVAILABLE;
     }
@@ -41,14 +46,14 @@ pub(crate) fn status(inner: &Inner) -> Response<Body> {
             .entry(session.state.lock().phase.label())
             .or_default() += 1;
     }
-    let engines: Vec<Value> = inner
-        .engines
+    let list = inner.engines.all();
+    let engines: Vec<Value> = list
         .iter()
         .map(|engine| {
             json!({
                 "url": engine.url(),
                 "healthy": engine.is_healthy(),
-                "draining": false,
+                "draining": engine.is_draining(),
                 "weight_version": engine.weight_version(),
                 "in_flight": engine.in_flight(),
                 "sessions": engine.sessions(),
@@ -61,6 +66,7 @@ pub(crate) fn status(inner: &Inner) -> Response<Body> {
         "record_bytes": inner.sessions.bytes(),
         "requests_in_flight": inner.flights.len(),
         "engines": engines,
+        "engine_service": inner.engines.discovery().map(Discovery::status),
     });
     Reply::json(body.to_string()).into_response()
 }

@@ -135,9 +135,9 @@ pub(crate) async fn raw(
         .as_ref()
         .map(|seat| Arc::clone(seat.engine()));
     let engine = seat
-        .filter(|engine| engine.is_healthy())
+        .filter(|engine| engine.serves())
         .or_else(|| inner.engines.pick(&[]))
-        .ok_or_else(|| ApiError::NoEngine("all are out of service".to_owned()))?;
+        .ok_or_else(|| ApiError::NoEngine(inner.engines.why_none()))?;
     let method = if body.is_empty() {
         Method::GET
     } else {

@@ -36,9 +36,9 @@ impl EngineFault {
         })
     }
 
-    /// The fault that an engine's answer states. What it answers with 4xx is its client's fault.
+    /// The fault that an engine's answer states. What else it answers with 4xx is its client's fault.
     pub(crate) fn of_reply(status: StatusCode, body: &[u8]) -> Option<Self> {
-        status.is_server_error().then(|| {
+        is_of_engine(status).then(|| {
             let text = error_text(body);
             Self {
                 code: "engine_error",
@@ -49,6 +49,17 @@ impl EngineFault {
             }
         })
     }
+}
+
+/// Whether a status is the fault of an engine or of its operation: what a session sends has no say in the engine's key, in who may
+/// use it, or in how much it takes at once.
+fn is_of_engine(status: StatusCode) -> bool {
+    let of_operation = [
+        StatusCode::UNAUTHORIZED,
+        StatusCode::FORBIDDEN,
+        StatusCode::TOO_MANY_REQUESTS,
+    ];
+    status.is_server_error() || of_operation.contains(&status)
 }
 
 /// The text of an engine's error, which comes in several shapes.
@@ -112,9 +123,14 @@ mod tests {
         assert_eq!(of(ApiError::BadRequest(String::new())), None);
         assert_eq!(of(ApiError::RolloutClosed(String::new())), None);
         assert_eq!(of(ApiError::SessionEnded { outcome: "aborted" }), None);
-        for status in [200, 400, 413, 429] {
+        for status in [200, 400, 404, 408, 413, 422] {
             let status = StatusCode::from_u16(status).unwrap();
             assert_eq!(EngineFault::of_reply(status, b"{}"), None);
+        }
+        for status in [401, 403, 429, 500, 503] {
+            let status = StatusCode::from_u16(status).unwrap();
+            let fault = EngineFault::of_reply(status, b"{}").unwrap();
+            assert_eq!(fault.code, "engine_error");
         }
     }
 

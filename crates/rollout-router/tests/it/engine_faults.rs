@@ -151,3 +151,43 @@ async fn a_session_that_engines_fail_again_and_again_is_ended() {
     let status = bed.control().get("/status").await.ok();
     assert_eq!(status["requests_in_flight"], 0);
 }
+
+/// An engine that answers everything but probes with one status.
+async fn refusing(status: u16) -> String {
+    let status = http::StatusCode::from_u16(status).unwrap();
+    let routes = axum::Router::new()
+        .route("/ping", axum::routing::get(|| async {}))
+        .fallback(move || async move { (status, r#"{"error":"Unauthorized"}"#) });
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio_util::task::TaskTracker::new().spawn(async move { axum::serve(listener, routes).await });
+    url
+}
+
+#[tokio::test]
+async fn an_engine_that_refuses_our_key_or_has_no_room_is_not_the_clients_fault() {
+    for status in [401, 403, 429] {
+        let url = refusing(status).await;
+        let bed = Bed::with(Vec::new(), |config| {
+            config.engines = vec![url];
+            config.engine_key = Some("wrong".to_owned());
+            config.limits.engine_faults = 3;
+        })
+        .await;
+        let id = session(&bed).await;
+        for _ in 0..2 {
+            assert_eq!(bed.chat(&id, hello()).await.status, status);
+        }
+        let early = bed.session(json!({"job": JOB})).await;
+        assert_eq!(bed.chat(&early, hello()).await.status, status);
+        let told = outcome(&bed, &early).await;
+        assert_eq!(told["engine_fault"]["code"], "engine_error", "{told}");
+        let message = told["engine_fault"]["message"].as_str().unwrap();
+        let expected = format!("the engine answered {status}: Unauthorized");
+        assert_eq!(message, expected);
+        // They count like any other: the session is ended as nobody's result.
+        assert_eq!(bed.chat(&id, hello()).await.status, status);
+        assert_eq!(bed.chat(&id, hello()).await.status, 410);
+        assert_eq!(found(&bed, &id).await["outcome"], "infra_failed");
+    }
+}

@@ -194,7 +194,7 @@ async fn a_request_at_the_gate_of_a_paused_engine_is_unproven_and_aborted_when_i
     .await;
     let simulator = &bed.engines[0].simulator;
     let id = bed.session(json!({"job": JOB})).await;
-    control(&bed, "/pause_generation", r#"{"mode":"in_place"}"#).await;
+    bed.engines[0].pause().await;
     let turn = bed.chat(&id, endless());
     let fence = async {
         eventually("the request waits at the gate", || {
@@ -203,7 +203,7 @@ async fn a_request_at_the_gate_of_a_paused_engine_is_unproven_and_aborted_when_i
         .await;
         let fence = json!({"job": JOB, "deadline_seconds": 0.2});
         let report = bed.control().post("/fence", fence).await.ok();
-        control(&bed, "/continue_generation", "{}").await;
+        bed.engines[0].resume().await;
         report
     };
     let (turn, report) = tokio::join!(turn, fence);
@@ -211,18 +211,6 @@ async fn a_request_at_the_gate_of_a_paused_engine_is_unproven_and_aborted_when_i
     assert_eq!(report["left"], 0);
     assert_eq!(turn.ok()["choices"][0]["finish_reason"], "abort");
     assert_eq!(running(&bed), 0);
-}
-
-/// A control call to the engine, past the router.
-async fn control(bed: &Bed, path: &str, body: &str) {
-    use tower::ServiceExt;
-    let engine = &bed.engines[0];
-    let request = http::Request::post(path)
-        .header("content-type", "application/json")
-        .body(axum::body::Body::from(body.to_owned()))
-        .unwrap();
-    let answer = engine.simulator.router().oneshot(request).await.unwrap();
-    assert_eq!(answer.status(), 200);
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ mod abort;
 mod agent_abort;
 mod claims;
 mod disconnect;
+mod discovery;
 mod engine_faults;
 mod faults;
 mod fence;

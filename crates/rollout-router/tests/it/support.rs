@@ -52,6 +52,31 @@ impl Engine {
             cancel,
         }
     }
+
+    /// Requests wait at its gate from now on.
+    pub(crate) async fn pause(&self) {
+        self.control("/pause_generation", r#"{"mode":"in_place"}"#)
+            .await;
+    }
+
+    pub(crate) async fn resume(&self) {
+        self.control("/continue_generation", "{}").await;
+    }
+
+    /// A control call, past the router.
+    async fn control(&self, path: &str, body: &str) {
+        use tower::ServiceExt;
+        let request = Request::post(path)
+            .header("content-type", "application/json")
+            .body(axum::body::Body::from(body.to_owned()))
+            .unwrap();
+        let answer = self.simulator.router().oneshot(request).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
+    }
+
+    pub(crate) fn address(&self) -> std::net::SocketAddr {
+        self.url.trim_start_matches("http://").parse().unwrap()
+    }
 }
 
 impl Drop for Engine {
@@ -142,14 +167,36 @@ impl Bed {
         for config in engines {
             started.push(Engine::start(config).await);
         }
-        let mut config = Config::new(started.iter().map(|engine| engine.url.clone()));
+        let urls = started.iter().map(|engine| engine.url.clone()).collect();
+        Self {
+            router: Self::router(urls, adjust),
+            engines: started,
+        }
+    }
+
+    /// A router in front of engines that it is not told of.
+    pub(crate) async fn untold(
+        engines: Vec<sglang_simulator::Config>,
+        adjust: impl FnOnce(&mut Config, &[Engine]),
+    ) -> Self {
+        let mut started = Vec::new();
+        for config in engines {
+            started.push(Engine::start(config).await);
+        }
+        let told = |config: &mut Config| adjust(config, &started);
+        let router = Self::router(Vec::new(), told);
+        Self {
+            router,
+            engines: started,
+        }
+    }
+
+    fn router(urls: Vec<String>, adjust: impl FnOnce(&mut Config)) -> Router {
+        let mut config = Config::new(urls);
         config.claim_secret = Some(CLAIM_SECRET.to_owned());
         config.advertise_url = Some("http://router:8080".to_owned());
         adjust(&mut config);
-        Self {
-            router: Router::new(config).unwrap(),
-            engines: started,
-        }
+        Router::new(config).unwrap()
     }
 
     pub(crate) fn control(&self) -> Client {
