@@ -93,11 +93,16 @@ def main(options):
         "layers": [descriptor("layer.v1.tar+gzip", packed)],
     }
     manifest = json.dumps(manifest).encode()
-    entry = descriptor("manifest.v1+json", manifest)
-    entry["platform"] = {"architecture": options.architecture, "os": "linux"}
-    tag = options.reference.rsplit(":", 1)[1]
-    entry["annotations"] = {"io.containerd.image.name": options.reference, "org.opencontainers.image.ref.name": tag}
-    index = {"schemaVersion": 2, "mediaType": OCI + "index.v1+json", "manifests": [entry]}
+
+    def entry(reference):
+        tag = reference.rsplit(":", 1)[1]
+        return descriptor("manifest.v1+json", manifest) | {
+            "platform": {"architecture": options.architecture, "os": "linux"},
+            "annotations": {"io.containerd.image.name": reference, "org.opencontainers.image.ref.name": tag},
+        }
+
+    entries = [entry(reference) for reference in [options.reference, *options.also]]
+    index = {"schemaVersion": 2, "mediaType": OCI + "index.v1+json", "manifests": entries}
     with tarfile.open(options.archive, "w") as tar:
         add_file(tar, "oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
         add_file(tar, "index.json", json.dumps(index).encode())
@@ -110,6 +115,7 @@ def arguments():
     parser.add_argument("--architecture", default="amd64")
     parser.add_argument("--user", help="UID:GID that the container runs as; none: root")
     parser.add_argument("--label", action="append", metavar="KEY=VALUE", help="of the image; may be repeated")
+    parser.add_argument("--also", action="append", default=[], metavar="REFERENCE", help="one more name of the image")
     for name in ("archive", "reference", "entrypoint"):
         parser.add_argument(name)
     parser.add_argument("content", nargs="+")
