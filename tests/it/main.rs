@@ -9,4 +9,7 @@ mod layers;
 #[cfg(test)]
 mod local;
 #[cfg(test)]
+#[path = "../support/manifests.rs"]
+mod manifests;
+#[cfg(test)]
 mod samples;

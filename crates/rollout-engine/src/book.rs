@@ -163,7 +163,7 @@ pub struct Book {
     pub tail: VecDeque<Queued>,
     /// Counts per step.
     pub tallies: BTreeMap<Step, Tally>,
-    /// Rungs of the current step's ladder that ended.
+    /// Rungs that ended of the ladder for what has been taken so far; the next take begins without any.
     pub rungs: Vec<RungReport>,
     /// How the job ended, once it is decided.
     pub result: Option<JobResult>,
@@ -228,6 +228,8 @@ impl Book {
             }
         };
         self.next_take = take.next();
+        // Whoever takes anew after a ladder (an interruption's) will climb one of its own.
+        self.rungs.clear();
         self.tallies.entry(step).or_default().taken += 1;
         self.open.insert(
             take,

@@ -1,72 +1,13 @@
 //! Edits of objects: each file has an object and JSON merge patches of it, which are refused or taken as the file's name says.
 
 use rollout_operator::api::validate::validate_update;
-use serde_json::{Map, Value};
 
-use super::{fixture, read};
-
-/// An edit of an object.
-pub(super) struct Change {
-    file: String,
-    pub(super) old: Value,
-    pub(super) new: Value,
-    patch: Value,
-}
-
-/// Every edit of every file.
-pub(super) fn all() -> Vec<Change> {
-    let mut files: Vec<_> = std::fs::read_dir(fixture("change"))
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    files.sort();
-    files
-        .into_iter()
-        .flat_map(|file| changes_of(&file))
-        .collect()
-}
-
-fn changes_of(file: &str) -> Vec<Change> {
-    let sources = read(&format!("change/{file}"));
-    assert_eq!(sources.findings, []);
-    let mut documents = sources.documents.into_iter();
-    let old = documents.next().unwrap().value;
-    assert!(documents.len() > 0, "{file} has no edit");
-    documents
-        .map(|patch| {
-            let mut new = old.clone();
-            merge(&mut new, &patch.value);
-            Change {
-                file: file.to_owned(),
-                old: old.clone(),
-                new,
-                patch: patch.value,
-            }
-        })
-        .collect()
-}
-
-fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = Value::Object(Map::new());
-    }
-    for (key, value) in patch {
-        if value.is_null() {
-            target.as_object_mut().unwrap().remove(key);
-        } else {
-            merge(&mut target[key.as_str()], value);
-        }
-    }
-}
+use crate::manifests::changes;
 
 #[test]
 fn edits_are_refused_or_taken_as_their_file_says() {
     let mut report = Vec::new();
-    for change in all() {
+    for change in changes() {
         let violations = validate_update(&change.new, &change.old);
         let refused = violations
             .iter()
@@ -92,7 +33,7 @@ fn edits_are_refused_or_taken_as_their_file_says() {
 
 #[test]
 fn an_object_that_did_not_change_is_taken() {
-    for change in all() {
+    for change in changes() {
         assert_eq!(
             validate_update(&change.old, &change.old),
             [],

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use super::fixture;
+use crate::manifests::fixture;
 
 /// What the command says about a folder, with the paths of files made short.
 fn validate(folder: &str) -> String {

@@ -7,8 +7,7 @@ use std::collections::BTreeSet;
 use rollout_operator::api::{crd, validate};
 use serde_json::{Value, json};
 
-use super::changes;
-use super::{fixture, objects};
+use crate::manifests::{changes, fixture, objects};
 
 /// A rule, by the kind and place that it is about and what it says.
 type Rule = (String, String, String);
@@ -104,7 +103,7 @@ fn every_rule_is_broken_by_a_manifest() {
             }
         }
     }
-    for change in changes::all() {
+    for change in changes() {
         for rule in broken_by(&change.new, Some(&change.old)) {
             missing.remove(&rule);
         }

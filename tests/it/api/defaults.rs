@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::objects;
+use crate::manifests::objects;
 
 /// An object that has every optional object, and in each of them only what is required.
 fn minimal(schema: &Value) -> Value {

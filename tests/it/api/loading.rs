@@ -4,7 +4,8 @@ use rollout_operator::api::job::TokenMode;
 use rollout_operator::api::manifest::{Manifests, Purpose, Rejected, load};
 use rollout_operator::api::support::Context;
 
-use super::{fixture, lines};
+use super::lines;
+use crate::manifests::fixture;
 
 const LOCAL: Purpose = Purpose {
     context: Context::Local,

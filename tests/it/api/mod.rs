@@ -12,33 +12,10 @@ mod robustness;
 mod scalars;
 mod texts;
 
-use std::path::{Path, PathBuf};
-
-use rollout_operator::api::manifest::{self, Finding, Purpose, Sources};
+use rollout_operator::api::manifest::{self, Finding, Purpose};
 use rollout_operator::api::support::Context;
-use serde_json::Value;
 
-/// A folder or file of manifests.
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/fixtures/manifests")
-        .join(name)
-}
-
-fn read(name: &str) -> Sources {
-    manifest::read(&[fixture(name)])
-}
-
-/// The objects of a folder or file, which all parse.
-fn objects(name: &str) -> Vec<Value> {
-    let sources = read(name);
-    assert_eq!(sources.findings, [], "{name} has faults");
-    sources
-        .documents
-        .into_iter()
-        .map(|document| document.value)
-        .collect()
-}
+use crate::manifests::{fixture, read};
 
 fn findings(name: &str, context: Context) -> Vec<Finding> {
     let sources = read(name);

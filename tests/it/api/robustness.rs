@@ -5,7 +5,7 @@ use rollout_operator::api::support::Context;
 use rollout_operator::api::{crd, validate, yaml_text};
 use serde_json::{Value, json};
 
-use super::fixture;
+use crate::manifests::fixture;
 
 const PURPOSE: Purpose = Purpose {
     context: Context::Local,

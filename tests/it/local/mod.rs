@@ -83,9 +83,17 @@ async fn interrupted_it_winds_down_and_goes_on_later() {
     let ended = run.end().await;
     assert_eq!(ended.code, Some(130), "{}", ended.talk);
     assert!(ended.talk.contains("goes on from here"), "{}", ended.talk);
+    let hooks = || run::logs(&output).matches("abort hook of 0").count();
+    let before = hooks();
     let ended = Run::start(AGENT, &output).end().await;
     assert_eq!(ended.code, Some(0), "{}", ended.talk);
     run::verify(&output).await;
+    let word = run::last_word(&output);
+    assert_eq!(word["teardown"]["stragglers"], 0, "{word}");
+    assert!(
+        hooks() > before,
+        "the second teardown has sessions of its own, whose agents are told: {word}"
+    );
 }
 
 #[tokio::test]

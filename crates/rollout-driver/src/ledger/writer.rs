@@ -270,6 +270,9 @@ fn apply_record(tx: &Transaction<'_>, record: &Record) -> rusqlite::Result<()> {
                 tries,
                 samples
             ])?;
+            // What an interrupted ladder did is not about what is taken now.
+            tx.prepare_cached("DELETE FROM rungs WHERE step = ?1")?
+                .execute([step.0])?;
             set(tx, "next_take", &take.next().to_string())
         }
         Record::Ended { take, end, requeue } => {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rollout_engine::{
     Command, EngineConfig, Event, HookOutcome, LadderConfig, Reach, Reason, Rung, RungOutcome,
-    RungReport, SampleEnd, TakeEnd, TakeId, TeardownSummary,
+    RungReport, SampleEnd, StopCause, TakeEnd, TakeId, TeardownSummary,
 };
 
 use crate::rig::Rig;
@@ -174,6 +174,34 @@ fn after_a_crash_the_ladder_begins_again_but_calls_a_known_hook_no_second_time()
     again.write_step();
     let summary = TeardownSummary::of(&again.engine.book().rungs);
     assert_eq!(summary.hook, None, "the next step starts clean");
+}
+
+#[test]
+fn an_interrupted_ladder_is_not_the_ladder_of_what_is_taken_later() {
+    let mut rig = Rig::start(agentic(1));
+    rig.load_all();
+    rig.send(Event::Stop(StopCause::Interrupted));
+    rig.answer_rung(Rung::Fence, RungOutcome::Done);
+    rig.answer_rung(Rung::Abort, RungOutcome::Done);
+    let mut report = RungReport::new(Rung::Hook, RungOutcome::Done);
+    report.hook = Some(HookOutcome::HookSucceeded);
+    rig.send(Event::RungEnded {
+        rung: Rung::Hook,
+        report,
+    });
+    rig.tear_down();
+    let mut again = Rig::resume(agentic(1), rig.records);
+    again.load_all();
+    let take = again.engine.book().open.keys().next().copied();
+    again.keep_group(take.expect("taken again"));
+    again.answer_rung(Rung::Fence, RungOutcome::Done);
+    again.answer_rung(Rung::Abort, RungOutcome::Done);
+    assert_eq!(
+        again.climbing(),
+        Some(Rung::Hook),
+        "the agents of these sessions have not been told"
+    );
+    assert_eq!(again.engine.book().rungs.len(), 2, "one ladder's reports");
 }
 
 #[test]
