@@ -18,6 +18,8 @@ pub enum Reason {
     DatasetExhausted,
     /// `activeDeadlineSeconds` is over.
     DeadlineExceeded,
+    /// `preRunningDeadlineSeconds` is over, and nothing has been generated.
+    PreRunningDeadlineExceeded,
     /// More failures than the error budget allows.
     ErrorBudgetExceeded,
     /// Stopped from outside, undecided: a later start continues.

@@ -90,6 +90,8 @@ pub enum StopCause {
     Interrupted,
     /// `activeDeadlineSeconds` is over.
     Deadline,
+    /// `preRunningDeadlineSeconds` is over, and nothing has been generated.
+    NotRunning,
 }
 
 /// One thing that happened.

@@ -35,6 +35,9 @@ pub struct JobSpec {
     /// The job ends after this time.
     #[serde(default)]
     pub active_deadline_seconds: Option<u64>,
+    /// The job ends after this time when nothing has been generated until then.
+    #[serde(default)]
+    pub pre_running_deadline_seconds: Option<u64>,
 }
 
 impl JobSpec {

@@ -95,6 +95,7 @@ impl Shell {
         let over = CancellationToken::new();
         self.start_feed(over.clone());
         let mut deadline = self.deadline();
+        let mut running_by = self.running_by();
         let mut stopped = false;
         self.write_again();
         self.event(Event::Start);
@@ -117,6 +118,12 @@ impl Shell {
                 () = sleep_until(deadline) => {
                     deadline = None;
                     self.event(Event::Stop(StopCause::Deadline));
+                }
+                () = sleep_until(running_by) => {
+                    running_by = None;
+                    if !self.has_generated() {
+                        self.event(Event::Stop(StopCause::NotRunning));
+                    }
                 }
                 Some(ended) = self.tasks.join_next(), if !self.tasks.is_empty() => {
                     if let Err(error) = ended
@@ -194,6 +201,17 @@ impl Shell {
         let limit = self.setup.config.spec.active_deadline_seconds?;
         let left = Duration::from_secs(limit).saturating_sub(self.setup.age);
         Some(self.began + left)
+    }
+
+    /// When something must have been generated. Counted from this start: an earlier one may have been stopped before it came to it.
+    fn running_by(&self) -> Option<Instant> {
+        let limit = self.setup.config.spec.pre_running_deadline_seconds?;
+        Some(self.began + Duration::from_secs(limit))
+    }
+
+    fn has_generated(&self) -> bool {
+        let earlier = self.setup.engine.book().total();
+        self.counters.generated_tokens > 0 || earlier.kept > 0 || !earlier.filtered.is_empty()
     }
 
     pub(super) fn now(&self) -> Duration {

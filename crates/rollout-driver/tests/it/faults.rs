@@ -253,6 +253,33 @@ async fn an_older_attempt_cannot_open_the_ledger_of_a_newer_one() {
 }
 
 #[tokio::test]
+async fn a_job_that_generates_nothing_ends_at_its_first_deadline() {
+    let pool = Pool::start(vec![slow_engine(2000, 60)]).await;
+    let job = Job::new(
+        &pool.control_url,
+        &json!({"preRunningDeadlineSeconds": 1, "sampling": {"maxNewTokens": 2000}}),
+    );
+    let result = job.run().await.unwrap();
+    assert_eq!(result.reason, Reason::PreRunningDeadlineExceeded);
+    assert!(!result.success);
+    assert!(!job.manifest().steps[0].complete);
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn a_job_that_generates_passes_its_first_deadline() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = Job::new(
+        &pool.control_url,
+        &json!({"preRunningDeadlineSeconds": 2, "activeDeadlineSeconds": 4, "rollout": {"steps": 100_000}}),
+    );
+    let result = job.run().await.unwrap();
+    assert_eq!(result.reason, Reason::DeadlineExceeded);
+    assert!(job.manifest().steps.len() > 1);
+    pool.stop().await;
+}
+
+#[tokio::test]
 async fn the_deadline_of_the_job_ends_it_with_what_it_has() {
     let pool = Pool::start(vec![slow_engine(2000, 60)]).await;
     let job = Job::new(

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Engine, Mode};
+use super::{Engine, Mode, stopped_by};
 use crate::book::Record;
 use crate::command::{Command, Reason};
-use crate::event::StopCause;
 use crate::group::{Phase, SlotState};
 use crate::ids::{SampleKey, TakeId};
 use crate::teardown::{Ladder, LadderStep, Rung};
@@ -104,13 +103,10 @@ impl Engine {
             return;
         }
         match self.stop {
-            Some(StopCause::Interrupted) => {
-                self.finish(Reason::Interrupted, "stopped between steps".into());
+            Some(cause) => {
+                let (reason, message) = stopped_by(cause);
+                self.finish(reason, message);
             }
-            Some(StopCause::Deadline) => self.finish(
-                Reason::DeadlineExceeded,
-                "the job's deadline is over".into(),
-            ),
             None => {
                 self.mode = Mode::Sampling;
                 self.out.push(Command::Reopen {

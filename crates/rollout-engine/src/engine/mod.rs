@@ -223,18 +223,9 @@ impl Engine {
             return Some((Reason::TargetReached, message));
         }
         match self.stop {
-            Some(StopCause::Interrupted) => {
-                return Some((Reason::Interrupted, "stopped from outside".into()));
-            }
-            Some(StopCause::Deadline) => {
-                return Some((
-                    Reason::DeadlineExceeded,
-                    "the job's deadline is over".into(),
-                ));
-            }
-            None => {}
+            Some(cause) => Some(stopped_by(cause)),
+            None => self.budget_to_close(),
         }
-        self.budget_to_close()
     }
 
     fn start_samples(&mut self, now: Duration) {
@@ -282,4 +273,17 @@ impl Engine {
         self.mode = Mode::Done;
         self.out.push(Command::Finish(result));
     }
+}
+
+/// Why a job ends that was stopped.
+fn stopped_by(cause: StopCause) -> (Reason, String) {
+    let (reason, message) = match cause {
+        StopCause::Interrupted => (Reason::Interrupted, "stopped from outside"),
+        StopCause::Deadline => (Reason::DeadlineExceeded, "the job's deadline is over"),
+        StopCause::NotRunning => (
+            Reason::PreRunningDeadlineExceeded,
+            "nothing was generated before preRunningDeadlineSeconds were over",
+        ),
+    };
+    (reason, message.to_owned())
 }
