@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 use crate::abort::Aborter;
 use crate::auth;
 use crate::config::Config;
-use crate::engines::{EngineUrlError, Engines, Upstream};
+use crate::engines::{EngineUrlError, Engines, LookupTimes, Upstream};
 use crate::error::ApiError;
 use crate::flights::{FenceScope, Flights};
 use crate::headers;
@@ -167,7 +167,11 @@ impl Inner {
         let stopping = self.stopping.clone();
         let engines = Arc::clone(&self.engines);
         let lookups = self.metrics.engine_lookups();
-        let discovery = engines::run_discovery(engines, self.config.times, lookups);
+        let times = LookupTimes {
+            period: self.config.times.lookup,
+            limit: self.config.times.control_call,
+        };
+        let discovery = engines::run_discovery(engines, times, lookups);
         self.tasks.spawn(async move {
             stopping.run_until_cancelled(discovery).await;
         });

@@ -5,14 +5,23 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::resolver::{Addresses, Resolver};
 use super::{EngineService, Engines};
-use crate::config::Times;
 use crate::metrics::LookupCounter;
+
+/// Times of lookups.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LookupTimes {
+    /// Between two.
+    pub(crate) period: Duration,
+    /// After which one is said to hang.
+    pub(crate) limit: Duration,
+}
 
 /// How a lookup ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,15 +120,15 @@ impl Discovery {
 }
 
 /// Looks the service up until it is dropped; ends at once when there is none.
-pub(crate) async fn run(engines: Arc<Engines>, times: Times, counter: LookupCounter) {
+pub(crate) async fn run(engines: Arc<Engines>, times: LookupTimes, counter: LookupCounter) {
     let Some(discovery) = engines.discovery() else {
         return;
     };
-    let mut ticks = tokio::time::interval(times.lookup);
+    let mut ticks = tokio::time::interval(times.period);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let answer = look_up(discovery, times, &counter).await;
+        let answer = look_up(discovery, times.limit, &counter).await;
         let service = &discovery.service;
         let end = match answer {
             Ok(addresses) if addresses.is_empty() => {
@@ -142,8 +151,7 @@ pub(crate) async fn run(engines: Arc<Engines>, times: Times, counter: LookupCoun
 }
 
 /// One lookup, to its end. One that takes too long is told, every time that its limit is over.
-async fn look_up(discovery: &Discovery, times: Times, counter: &LookupCounter) -> Addresses {
-    let limit = times.control_call;
+async fn look_up(discovery: &Discovery, limit: Duration, counter: &LookupCounter) -> Addresses {
     let mut lookup = discovery.resolver.lookup(&discovery.service);
     loop {
         if let Ok(answer) = tokio::time::timeout(limit, &mut lookup).await {

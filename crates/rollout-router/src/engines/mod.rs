@@ -19,7 +19,7 @@ mod service;
 mod silence;
 
 pub(crate) use client::{SendError, Upstream, read_reply};
-pub(crate) use discovery::{Discovery, LookupEnd, run as run_discovery};
+pub(crate) use discovery::{Discovery, LookupEnd, LookupTimes, run as run_discovery};
 pub(crate) use engine::{Engine, Outstanding, Seat};
 pub(crate) use line::Line;
 pub(crate) use list::Engines;

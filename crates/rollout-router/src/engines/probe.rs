@@ -17,28 +17,28 @@ use crate::config::Times;
 
 /// Probes until it is dropped.
 pub(crate) async fn run(engines: Arc<Engines>, upstream: Upstream) {
-    let mut watched: Vec<Arc<Engine>> = Vec::new();
+    let mut known: Vec<Arc<Engine>> = Vec::new();
     let mut watches = FuturesUnordered::new();
     loop {
         let grown = engines.grown().notified();
         tokio::pin!(grown);
         grown.as_mut().enable();
         for engine in engines.all().iter() {
-            if !watched.iter().any(|other| Arc::ptr_eq(other, engine)) {
-                watched.push(Arc::clone(engine));
+            if !known.iter().any(|other| Arc::ptr_eq(other, engine)) {
+                known.push(Arc::clone(engine));
                 watches.push(watch(&engines, Arc::clone(engine), &upstream));
             }
         }
         tokio::select! {
             Some(forgotten) = watches.next() => {
-                watched.retain(|engine| !Arc::ptr_eq(engine, &forgotten));
+                known.retain(|engine| !Arc::ptr_eq(engine, &forgotten));
             }
             () = grown => {}
         }
     }
 }
 
-/// Watches an engine until it is forgotten. Engines are watched apart: one that is slow to answer holds up no other one's probes.
+/// Watches an engine until it is forgotten. Engines are known apart: one that is slow to answer holds up no other one's probes.
 async fn watch(engines: &Engines, engine: Arc<Engine>, upstream: &Upstream) -> Arc<Engine> {
     let times = upstream.times();
     let mut ticks = tokio::time::interval(times.probe);

@@ -174,7 +174,7 @@ async fn an_engine_that_leaves_ends_its_work_and_gets_no_more() {
         assert!(metrics.text().contains(&draining), "{}", metrics.text());
         bed.engines[0].resume().await;
     };
-    let (turn, pass, ()) = in_time(async { tokio::join!(turn, pass, leaves) }).await;
+    let (turn, pass, ()) = in_time(Box::pin(async { tokio::join!(turn, pass, leaves) })).await;
     turn.ok();
     pass.ok();
     // The session moves with its next turn.
@@ -208,7 +208,7 @@ async fn a_fence_finds_what_a_draining_engine_still_does() {
         let body = json!({"job": JOB, "deadline_seconds": 20});
         bed.control().post("/fence", body).await.ok()
     };
-    let (turn, report) = in_time(async { tokio::join!(turn, fence) }).await;
+    let (turn, report) = in_time(Box::pin(async { tokio::join!(turn, fence) })).await;
     assert_eq!(report["engines"][0]["url"], bed.engines[0].url);
     assert_eq!(report["engines"][0]["aborted"], 1, "{report}");
     assert_eq!(turn.ok()["choices"][0]["finish_reason"], "abort");
