@@ -61,6 +61,8 @@ pub mod labels {
 pub mod annotations {
     /// Hash of the user's spec that an object was rendered from.
     pub const REVISION: &str = "rollout-operator.dev/revision";
+    /// The Pod template that a Deployment of engines was rendered with, so that another version of the operator leaves its Pods alone.
+    pub const TEMPLATE: &str = "rollout-operator.dev/template";
     /// Keeps the cluster autoscaler from evicting a busy Pod.
     pub const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
     /// Keeps Argo CD from showing a Pod that does not restart as progressing for ever.

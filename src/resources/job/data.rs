@@ -1,0 +1,104 @@
+//! What the driver reads and writes: data set, tokenizer, ledger, output.
+
+use serde_json::{Value, json};
+
+use super::JobInput;
+use crate::resources::names;
+use crate::resources::volumes::{self, Mounted};
+
+const DATASET: &str = "/data/dataset";
+const TOKENIZER: &str = "/data/tokenizer";
+const LEDGER: &str = "/data/ledger";
+const OUTPUT: &str = "/data/output";
+
+/// Volumes of the driver's container, and the paths in them.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Data {
+    pub(super) mounts: Vec<Mounted>,
+    /// None: the rows are in the spec.
+    pub(super) dataset: Option<String>,
+    /// `builtin`, a directory, or null: the engine tokenizes.
+    pub(super) tokenizer: Value,
+    pub(super) ledger: String,
+    pub(super) output: String,
+}
+
+pub(super) fn of(input: JobInput<'_>) -> Data {
+    let mut mounts = Vec::new();
+    let dataset = dataset(input, &mut mounts);
+    let tokenizer = tokenizer(input, &mut mounts);
+    let ledger = match &input.spec.driver.ledger {
+        None => volumes::empty_dir(),
+        Some(_) => volumes::claim(&names::ledger(&input.owner.name)),
+    };
+    mounts.push(Mounted::writable("ledger", LEDGER, ledger));
+    let output = output(input, &mut mounts);
+    // SQLite sorts what does not fit into its memory in files.
+    mounts.push(Mounted::writable("tmp", "/tmp", volumes::empty_dir()));
+    Data {
+        mounts,
+        dataset,
+        tokenizer,
+        ledger: LEDGER.to_owned(),
+        output,
+    }
+}
+
+fn dataset(input: JobInput<'_>, mounts: &mut Vec<Mounted>) -> Option<String> {
+    let dataset = &input.spec.dataset;
+    if let Some(rows) = &dataset.config_map {
+        let source = volumes::config_map_keys(&rows.name, &[&rows.key]);
+        mounts.push(Mounted::read_only("dataset", DATASET, source));
+        return Some(format!("{DATASET}/{}", rows.key));
+    }
+    if let Some(file) = &dataset.persistent_volume_claim {
+        let source = volumes::read_only_claim(&file.claim_name);
+        mounts.push(Mounted::read_only("dataset", DATASET, source));
+        return Some(volumes::below(DATASET, file.path.as_deref()));
+    }
+    // A file of the driver's Pod: its template mounts it.
+    let url = dataset.url.as_deref()?;
+    url.strip_prefix("file://").map(str::to_owned)
+}
+
+/// Files of a pool in another namespace cannot be mounted: then the engines tokenize.
+fn tokenizer(input: JobInput<'_>, mounts: &mut Vec<Mounted>) -> Value {
+    let pool = input.pool;
+    let engine = pool.spec.engine.as_ref();
+    let is_near = pool.namespace == input.owner.namespace;
+    if let Some(files) = pool.spec.tokenizer.as_ref().filter(|_| is_near) {
+        if let Some(files) = &files.config_map {
+            let source = volumes::config_map(&files.name);
+            mounts.push(Mounted::read_only("tokenizer", TOKENIZER, source));
+            return json!(TOKENIZER);
+        }
+        if let Some(place) = &files.persistent_volume_claim {
+            let source = volumes::read_only_claim(&place.claim_name);
+            mounts.push(Mounted::read_only("tokenizer", TOKENIZER, source));
+            return json!(volumes::below(TOKENIZER, place.path.as_deref()));
+        }
+    }
+    match engine.and_then(|engine| engine.simulator.as_ref()) {
+        Some(_) => json!("builtin"),
+        None => Value::Null,
+    }
+}
+
+/// Each `rerunId` writes a folder of its own.
+fn output(input: JobInput<'_>, mounts: &mut Vec<Mounted>) -> String {
+    let output = input.spec.output.clone().unwrap_or_default();
+    let url = output.url.as_deref();
+    let directory = match url.and_then(|url| url.strip_prefix("file://")) {
+        // A directory of the driver's Pod: its template mounts it.
+        Some(directory) => directory.trim_end_matches('/').to_owned(),
+        None => {
+            let place = output.persistent_volume_claim.as_ref();
+            let source = place.map_or_else(volumes::empty_dir, |place| {
+                volumes::claim(&place.claim_name)
+            });
+            mounts.push(Mounted::writable("output", OUTPUT, source));
+            volumes::below(OUTPUT, place.and_then(|place| place.path.as_deref()))
+        }
+    };
+    volumes::below(&directory, Some(&input.spec.rerun_id))
+}

@@ -1,0 +1,170 @@
+//! The driver's Pod of one attempt: router and plug-in host as native sidecars, the driver as its main container.
+//!
+//! A container that dies is started again in place, and finds ledger and settings as they were. The finalizer holds the Pod until its last word is in
+//! the job's status.
+
+use serde_json::{Map, Value, json};
+
+use super::claims::CLAIM_SECRET;
+use super::config::{self, DRIVER_FILE, ROUTER_FILE, SETTINGS, STATUS_PORT};
+use super::{JobInput, data, driver_settings, grace, plugins};
+use crate::api::meta::{annotations, finalizers, labels as name};
+use crate::resources::labels::{self, Component};
+use crate::resources::overlay::{self, Layer, PodParts};
+use crate::resources::pool::{AGENTS_PORT, CONTROL_TOKEN, SECRETS, liveness, pull_secrets};
+use crate::resources::probes::{self, Pace};
+use crate::resources::volumes::{self, Mounted};
+use crate::resources::{Kind, Object, Refusal, names, security};
+
+/// The Pod, and the paths of what templates wanted and did not get.
+pub(super) fn build(input: JobInput<'_>) -> Result<(Object, Vec<String>), Refusal> {
+    let plugin_template = input.spec.plugins.as_ref().and_then(plugins::template);
+    let layers: Vec<Layer<'_>> = [
+        ("spec.driver.template", input.spec.driver.template.as_ref()),
+        ("spec.plugins.container", plugin_template.as_ref()),
+    ]
+    .into_iter()
+    .filter_map(|(at, template)| {
+        Some(Layer {
+            at,
+            template: template?,
+        })
+    })
+    .collect();
+    let mut pod = overlay::pod(parts(input)?, &layers);
+    security::allow_chosen_root(&mut pod.spec);
+    security::no_credentials(&pod.spec, security::Trust::Ours, "spec.driver.template")?;
+    let below_container = format!(".spec.initContainers[{}]", plugins::CONTAINER);
+    let overruled = pod
+        .overruled
+        .iter()
+        .map(|path| match path.strip_prefix("spec.plugins.container") {
+            Some(rest) => format!(
+                "spec.plugins.container{}",
+                rest.replacen(&below_container, "", 1)
+            ),
+            None => path.clone(),
+        })
+        .collect();
+    let name = names::driver(&input.owner.name, input.attempt);
+    let object = input.object(Kind::Pod, name, None, json!({"spec": pod.spec}));
+    let mut object = object.owned_by(input.owner);
+    let metadata = &mut object.value["metadata"];
+    let version = metadata["labels"][name::APP_VERSION].clone();
+    metadata["labels"] = pod.metadata["labels"].clone();
+    metadata["labels"][name::APP_VERSION] = version;
+    metadata["annotations"] = pod.metadata["annotations"].clone();
+    metadata["finalizers"] = json!([finalizers::LAST_WORD]);
+    Ok((object, overruled))
+}
+
+fn parts(input: JobInput<'_>) -> Result<PodParts, Refusal> {
+    let owner = input.owner;
+    let data = data::of(input);
+    let settings_name = names::driver(&owner.name, input.attempt);
+    let settings = Mounted::read_only(
+        "settings",
+        SETTINGS,
+        volumes::config_map_keys(&settings_name, &[DRIVER_FILE, ROUTER_FILE]),
+    );
+    let secrets = Mounted::read_only(
+        "secrets",
+        SECRETS,
+        volumes::secret_keys(&names::secret(&owner.name), &[CONTROL_TOKEN, CLAIM_SECRET]),
+    );
+    let mut volumes: Vec<Value> = vec![settings.volume, secrets.volume];
+    let mut router_mounts = vec![settings.mount.clone(), secrets.mount.clone()];
+    if let Some((key, _)) = config::engines_key(input)? {
+        volumes.push(key.volume);
+        router_mounts.push(key.mount);
+    }
+    let mut driver_mounts = vec![settings.mount, secrets.mount];
+    for Mounted { volume, mount } in data.mounts {
+        volumes.push(volume);
+        driver_mounts.push(mount);
+    }
+    // The order in which they start.
+    let mut default_sidecars = vec![json!({
+        "name": "router",
+        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
+        "startupProbe": probes::http(AGENTS_PORT, "/health", Pace { period: 1, timeout: 5, failures: 60 }),
+        "livenessProbe": liveness(),
+    })];
+    let mut owned_sidecars = Vec::new();
+    if let Some(wanted) = &input.spec.plugins {
+        let (default, owned, more) = plugins::container(input, wanted);
+        default_sidecars.insert(0, json!({"name": plugins::INSTALL}));
+        default_sidecars.push(default);
+        owned_sidecars.push(plugins::install(&input.rendering.image));
+        owned_sidecars.push(owned);
+        volumes.push(plugins::program().volume);
+        volumes.push(plugins::socket().volume);
+        volumes.extend(more.into_iter().map(|mounted| mounted.volume));
+        driver_mounts.push(plugins::socket().mount);
+    }
+    owned_sidecars.push(json!({
+        "name": "router",
+        "image": input.rendering.image,
+        "args": ["router", format!("--config={SETTINGS}/{ROUTER_FILE}")],
+        "restartPolicy": "Always",
+        "ports": [{"name": "http", "containerPort": AGENTS_PORT, "protocol": "TCP"}],
+        "securityContext": security::own_container(),
+        "volumeMounts": router_mounts,
+    }));
+    let resources = input.spec.driver.resources.as_ref().map_or_else(
+        || json!({"requests": {"cpu": "100m", "memory": "256Mi"}}),
+        |resources| json!(resources),
+    );
+    let mut defaults = json!({
+        "securityContext": security::pod(),
+        "initContainers": default_sidecars,
+        "containers": [{"name": "driver", "resources": resources}],
+    });
+    if !input.rendering.image_pull_secrets.is_empty() {
+        defaults["imagePullSecrets"] = json!(pull_secrets(input.rendering));
+    }
+    Ok(PodParts {
+        labels: labels_of(input),
+        annotations: steady(),
+        defaults,
+        owned: json!({
+            "restartPolicy": "OnFailure",
+            "automountServiceAccountToken": false,
+            "enableServiceLinks": false,
+            "terminationGracePeriodSeconds": grace::driver(input.spec),
+            "volumes": volumes,
+            "initContainers": owned_sidecars,
+            "containers": [{
+                "name": "driver",
+                "image": input.rendering.image,
+                "args": ["driver", format!("--config={SETTINGS}/{DRIVER_FILE}")],
+                "ports": [{"name": "status", "containerPort": STATUS_PORT, "protocol": "TCP"}],
+                "terminationMessagePath": driver_settings::LAST_WORD,
+                "terminationMessagePolicy": "File",
+                "securityContext": security::own_container(),
+                "volumeMounts": driver_mounts,
+            }],
+        }),
+    })
+}
+
+/// With the pool's name: its policy lets the driver in by it.
+fn labels_of(input: JobInput<'_>) -> Map<String, Value> {
+    let mut labels = labels::of_pod(input.owner, Some(Component::Driver));
+    labels::set(&mut labels, name::POOL, input.pool.name);
+    labels::set(&mut labels, name::ATTEMPT, &input.attempt.to_string());
+    labels::queue(input.owner, &mut labels);
+    labels
+}
+
+/// Annotations of a Pod that is not to be moved and does not restart.
+pub(super) fn steady() -> Map<String, Value> {
+    let mut annotations = Map::new();
+    labels::set(&mut annotations, annotations::SAFE_TO_EVICT, "false");
+    labels::set(
+        &mut annotations,
+        annotations::ARGO_IGNORE_RESTART_POLICY,
+        "true",
+    );
+    annotations
+}

@@ -1,0 +1,35 @@
+//! Containers of the session's Pod beside the agent: native sidecars, which start before it and end after it.
+
+use serde_json::{Value, json};
+
+use crate::api::job::Sandbox;
+use crate::api::values::Template;
+use crate::resources::overlay;
+use crate::resources::security;
+
+/// The sandbox's template with its containers as native sidecars, behind the init containers that it has.
+pub(super) fn template(sandbox: &Sandbox) -> Option<Template> {
+    let mut template = json!(sandbox.template.as_ref()?);
+    let spec = template["spec"].as_object_mut()?;
+    let containers = match spec.shift_remove("containers") {
+        Some(Value::Array(containers)) => containers,
+        _ => Vec::new(),
+    };
+    let mut first = match spec.shift_remove("initContainers") {
+        Some(Value::Array(containers)) => containers,
+        _ => Vec::new(),
+    };
+    first.extend(containers.into_iter().map(sidecar));
+    spec.insert("initContainers".to_owned(), Value::Array(first));
+    match template {
+        Value::Object(members) => Some(Template(members)),
+        _ => None,
+    }
+}
+
+fn sidecar(container: Value) -> Value {
+    let default = json!({"securityContext": security::users_container()});
+    let mut sidecar = overlay::merge(default, &container);
+    sidecar["restartPolicy"] = json!("Always");
+    sidecar
+}

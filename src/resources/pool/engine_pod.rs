@@ -1,0 +1,273 @@
+//! The Pod of one engine: the engine, and its sidecar, which drains it.
+//!
+//! Deletion: the engine's preStop hook asks the sidecar to drain, which waits until the engine has nothing left or the drain's time is over;
+//! then the engine gets SIGTERM, then the sidecar. All of it fits into the grace period.
+
+use serde_json::{Map, Value, json};
+
+use super::model::{self, ModelFiles};
+use super::{ENGINE_PORT, PoolInput, SIDECAR_PORT, flags, simulator};
+use crate::api::meta::annotations;
+use crate::api::pool::Engine;
+use crate::resources::labels::{self, Component};
+use crate::resources::overlay::{self, Layer, Overlaid, PodParts};
+use crate::resources::probes::{self, Pace};
+use crate::resources::volumes::{self, Mounted};
+use crate::resources::{Refusal, names, quantity, security};
+
+/// The engine's container.
+const ENGINE: &str = "engine";
+/// SIGTERM to the end: SGLang gives its memory back within 15 s, and the sidecar ends after it.
+const AFTER_DRAIN: i32 = 45;
+/// Pause between two start-up probes of a real engine: `/health` itself takes a second.
+const STARTUP_PERIOD: i32 = 10;
+
+pub(super) fn build(
+    input: PoolInput<'_>,
+    engine: &Engine,
+    revision: &str,
+) -> Result<Overlaid, Refusal> {
+    let part = match &engine.simulator {
+        None => real(input, engine)?,
+        Some(_) => simulated(input, engine)?,
+    };
+    let layers: Vec<Layer<'_>> = engine
+        .template
+        .iter()
+        .map(|template| Layer {
+            at: "spec.engine.template",
+            template,
+        })
+        .collect();
+    let mut annotations = Map::new();
+    labels::set(&mut annotations, annotations::SAFE_TO_EVICT, "false");
+    let mut pod = overlay::pod(parts(input, engine, part, annotations), &layers);
+    pod.metadata["annotations"][annotations::REVISION] = json!(revision);
+    size_of_shared_memory(engine, &mut pod.spec);
+    security::allow_chosen_root(&mut pod.spec);
+    security::no_credentials(&pod.spec, security::Trust::Ours, "spec.engine.template")?;
+    Ok(pod)
+}
+
+/// What differs between a real and a simulated engine.
+struct Part {
+    /// Fields of the container that a template may change.
+    container: Value,
+    /// Its arguments.
+    arguments: Vec<String>,
+    /// GPUs, as `limits` and `requests` have them.
+    resources: Value,
+    /// Its own environment.
+    env: Vec<Value>,
+    mounts: Vec<Mounted>,
+    pod: Value,
+    startup_period: i32,
+    /// What the sidecar can read files of the model from.
+    files: ModelFiles,
+}
+
+fn real(input: PoolInput<'_>, engine: &Engine) -> Result<Part, Refusal> {
+    let Some(model) = &input.spec.model else {
+        return Err(Refusal::invalid(
+            "spec.model",
+            "an engine must know what to serve: set model.path",
+        ));
+    };
+    let files = model::files(model);
+    let mut mounts: Vec<Mounted> = files.mounted.iter().cloned().collect();
+    let mut env = files.env.clone();
+    mounts.push(Mounted::writable(
+        "shared-memory",
+        "/dev/shm",
+        json!({"emptyDir": {"medium": "Memory"}}),
+    ));
+    if let Some(cache) = &engine.jit_cache {
+        const CACHE: &str = "/jit-cache";
+        mounts.push(Mounted::writable(
+            "jit-cache",
+            CACHE,
+            volumes::claim(&cache.claim_name),
+        ));
+        for (variable, directory) in [
+            ("SGLANG_DG_CACHE_DIR", "deep-gemm"),
+            ("DG_JIT_CACHE_DIR", "deep-gemm"),
+            ("TRITON_CACHE_DIR", "triton"),
+            ("TORCHINDUCTOR_CACHE_DIR", "inductor"),
+            ("FLASHINFER_WORKSPACE_BASE", "flashinfer"),
+        ] {
+            env.push(json!({"name": variable, "value": format!("{CACHE}/{directory}")}));
+        }
+    }
+    let chat_template = engine.chat_template.as_ref().map(|template| {
+        const DIRECTORY: &str = "/etc/rollout/chat-template";
+        let reference = &template.config_map_key_ref;
+        let source = volumes::config_map_keys(&reference.name, &[&reference.key]);
+        mounts.push(Mounted::read_only("chat-template", DIRECTORY, source));
+        format!("{DIRECTORY}/{}", reference.key)
+    });
+    let gpu = engine.gpu_resource.as_deref().unwrap_or("nvidia.com/gpu");
+    let gpus = engine.gpus_per_node.unwrap_or(1);
+    Ok(Part {
+        container: json!({"image": engine.image, "command": flags::SGLANG}),
+        arguments: flags::sglang(engine, model, &files, chat_template.as_deref()),
+        resources: json!({gpu: gpus.to_string()}),
+        env,
+        mounts,
+        pod: json!({"tolerations": [{"key": gpu, "operator": "Exists", "effect": "NoSchedule"}]}),
+        startup_period: STARTUP_PERIOD,
+        files,
+    })
+}
+
+fn simulated(input: PoolInput<'_>, engine: &Engine) -> Result<Part, Refusal> {
+    let unused = [
+        ("apiKeySecretRef", engine.api_key_secret_ref.is_some()),
+        ("chatTemplate", engine.chat_template.is_some()),
+        ("extraArgs", !engine.extra_args.is_empty()),
+    ];
+    if let Some((field, _)) = unused.iter().find(|(_, is_set)| *is_set) {
+        let problem = format!("a simulated engine has none: remove {field}, or set image");
+        return Err(Refusal::invalid(format!("spec.engine.{field}"), problem));
+    }
+    let settings = engine.simulator.clone().unwrap_or_default();
+    let gpus = engine.gpus_per_node.unwrap_or(0);
+    let resources = match &engine.gpu_resource {
+        Some(gpu) if gpus > 0 => json!({gpu: gpus.to_string()}),
+        _ => json!({}),
+    };
+    Ok(Part {
+        container: json!({
+            "image": input.rendering.image,
+            "securityContext": security::own_container(),
+            "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
+        }),
+        arguments: simulator::arguments(),
+        resources,
+        env: Vec::new(),
+        mounts: simulator::mounts(&input.owner.name, &settings),
+        pod: json!({"securityContext": security::pod()}),
+        startup_period: 1,
+        files: ModelFiles::default(),
+    })
+}
+
+fn parts(
+    input: PoolInput<'_>,
+    engine: &Engine,
+    part: Part,
+    annotations: Map<String, Value>,
+) -> PodParts {
+    let sidecar = sidecar(input, engine, &part);
+    let Part {
+        container,
+        arguments,
+        resources,
+        mut env,
+        mounts,
+        pod,
+        startup_period,
+        files: _,
+    } = part;
+    env.extend(engine.env.iter().map(|variable| json!(variable)));
+    let (volumes, volume_mounts): (Vec<_>, Vec<_>) = mounts
+        .into_iter()
+        .map(|Mounted { volume, mount }| (volume, mount))
+        .unzip();
+    let default = json!({
+        "name": ENGINE,
+        "env": env,
+        "volumeMounts": volume_mounts,
+        // Long enough for the largest model; a probe of one second would fail a healthy engine, whose /health takes longer.
+        "startupProbe": probes::http(ENGINE_PORT, "/health", Pace {
+            period: startup_period,
+            timeout: 10,
+            failures: (engine.startup_timeout_seconds / startup_period).max(1),
+        }),
+        // Passes while weights are updated; /health would fail a paused engine and mark it as unhealthy.
+        "readinessProbe": probes::http(ENGINE_PORT, "/ping", Pace { period: 5, timeout: 5, failures: 3 }),
+        // A busy or paused engine accepts connections.
+        "livenessProbe": probes::tcp(ENGINE_PORT, Pace { period: 30, timeout: 5, failures: 5 }),
+    });
+    let mut defaults = json!({"containers": [default], "volumes": volumes});
+    defaults = overlay::merge(defaults, &json!({"containers": [with_name(container)]}));
+    defaults = overlay::merge(defaults, &pod);
+    if !input.pull_secrets().is_empty() {
+        defaults["imagePullSecrets"] = json!(input.pull_secrets());
+    }
+    let mut owned = json!({
+        "name": ENGINE,
+        "args": arguments,
+        "ports": [{"name": "http", "containerPort": ENGINE_PORT, "protocol": "TCP"}],
+        "lifecycle": {"preStop": {"httpGet": {"path": "/drain", "port": SIDECAR_PORT, "scheme": "HTTP"}}},
+    });
+    if resources.as_object().is_some_and(|gpus| !gpus.is_empty()) {
+        owned["resources"] = json!({"limits": resources, "requests": resources});
+    }
+    if let Some(key) = &engine.api_key_secret_ref {
+        owned["env"] = json!([{"name": flags::KEY_VARIABLE, "valueFrom": {"secretKeyRef": {"name": key.name, "key": key.key}}}]);
+    }
+    PodParts {
+        labels: labels::of_pod(input.owner, Some(Component::Engine)),
+        annotations,
+        defaults,
+        owned: json!({
+            "serviceAccountName": names::account(&input.owner.name),
+            "automountServiceAccountToken": false,
+            "enableServiceLinks": false,
+            "restartPolicy": "Always",
+            "terminationGracePeriodSeconds": engine.drain_timeout_seconds.saturating_add(AFTER_DRAIN),
+            "initContainers": [sidecar],
+            "containers": [owned],
+        }),
+    }
+}
+
+fn with_name(mut container: Value) -> Value {
+    container["name"] = json!(ENGINE);
+    container
+}
+
+fn sidecar(input: PoolInput<'_>, engine: &Engine, part: &Part) -> Value {
+    let mut arguments = vec![
+        "engine-sidecar".to_owned(),
+        format!("--engine=http://127.0.0.1:{ENGINE_PORT}"),
+        format!("--listen=0.0.0.0:{SIDECAR_PORT}"),
+        format!("--drain-seconds={}", engine.drain_timeout_seconds),
+    ];
+    let mut mounts = Vec::new();
+    if let (Some(directory), Some(mounted)) = (&part.files.directory, &part.files.mounted) {
+        arguments.push(format!("--model-dir={directory}"));
+        mounts.push(mounted.read_only_mount());
+    }
+    let context = match engine.simulator {
+        None => security::own_container_and_user(),
+        Some(_) => security::own_container(),
+    };
+    json!({
+        "name": "sidecar",
+        "image": input.rendering.image,
+        "args": arguments,
+        "restartPolicy": "Always",
+        "ports": [{"name": "state", "containerPort": SIDECAR_PORT, "protocol": "TCP"}],
+        "securityContext": context,
+        "volumeMounts": mounts,
+    })
+}
+
+/// The size of `/dev/shm`: as the spec says, else half of the memory limit, else the node's default.
+fn size_of_shared_memory(engine: &Engine, spec: &mut Value) {
+    let limit = spec["containers"].as_array().and_then(|containers| {
+        let engine = containers.iter().find(|one| one["name"] == ENGINE)?;
+        quantity::half(engine["resources"]["limits"]["memory"].as_str()?)
+    });
+    let wanted = engine.shared_memory.as_ref().map(|size| size.0.clone());
+    let Some(size) = wanted.or(limit) else {
+        return;
+    };
+    let volumes = spec["volumes"].as_array_mut().into_iter().flatten();
+    for volume in volumes.filter(|volume| volume["name"] == "shared-memory") {
+        if volume["emptyDir"]["medium"] == "Memory" && volume["emptyDir"]["sizeLimit"].is_null() {
+            volume["emptyDir"]["sizeLimit"] = json!(size);
+        }
+    }
+}

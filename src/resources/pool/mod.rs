@@ -1,0 +1,229 @@
+//! The objects of a pool.
+//!
+//! ```text
+//! Deployment <pool>-engine    Service <pool>-engines (headless: its names are the engine list)    PodDisruptionBudget, NetworkPolicy <pool>-engine
+//! Deployment <pool>-router    Service <pool>-router, Secret <pool>-router                         when the spec asks for a router
+//! ServiceAccount <pool>-pool  ConfigMap <pool>-simulator                                          the latter for simulated engines
+//! ```
+//!
+//! External engines have none of this but the router. All of it has the pool as its owner and goes with it.
+
+mod account;
+mod budget;
+mod deployment;
+mod engine_pod;
+mod flags;
+mod model;
+mod network_policy;
+mod router;
+mod services;
+mod simulator;
+
+use serde_json::Value;
+
+use super::secrets::OperatorKey;
+use super::{Object, Owner, Refusal, Rendering, labels, revision};
+use crate::api::pool::{Engine, External, SGLangPoolSpec};
+
+pub use deployment::keep_engines;
+pub(super) use network_policy::{from_controller, port};
+pub use router::{AGENTS_PORT, CONTROL_PORT};
+pub(super) use router::{CONTROL_TOKEN, SECRETS, engine_key, liveness, opaque};
+
+/// Port of an engine.
+pub const ENGINE_PORT: u16 = 30000;
+/// Port of the engine's sidecar.
+pub const SIDECAR_PORT: u16 = 30001;
+
+/// What a pool's objects are made from.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolInput<'a> {
+    /// The pool.
+    pub owner: &'a Owner,
+    /// What it wants.
+    pub spec: &'a SGLangPoolSpec,
+    /// The installation.
+    pub rendering: &'a Rendering,
+    /// What tokens are derived from.
+    pub key: &'a OperatorKey,
+    /// The Deployment of the engines as it is: its Pods stay as they are while the spec does.
+    pub live_engines: Option<&'a Value>,
+}
+
+/// Everything that a pool has, in the order in which it is to be applied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolObjects {
+    /// Identity of the Pods, without rights.
+    pub account: Object,
+    /// The engines; none: they are external.
+    pub engines: Option<EngineObjects>,
+    /// The pool's front door.
+    pub router: Option<RouterObjects>,
+    /// Paths of what a template wanted and did not get.
+    pub overruled: Vec<String>,
+}
+
+/// What engines that the operator starts have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EngineObjects {
+    /// Who may connect to them; none: everybody.
+    pub network_policy: Option<Object>,
+    /// Settings of simulated engines.
+    pub settings: Option<Object>,
+    /// The list of engines in DNS.
+    pub service: Object,
+    /// How many may be evicted at once.
+    pub budget: Object,
+    /// The engines.
+    pub deployment: Object,
+    /// Hash of the spec that they run.
+    pub revision: String,
+}
+
+/// What a pool's router has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RouterObjects {
+    /// Token of its control port.
+    pub secret: Object,
+    /// Its name in DNS.
+    pub service: Object,
+    /// The routers.
+    pub deployment: Object,
+}
+
+impl PoolObjects {
+    /// All of them, in the order in which they are to be applied: what a Pod needs comes before it.
+    pub fn into_objects(self) -> Vec<Object> {
+        let Self {
+            account,
+            engines,
+            router,
+            overruled: _,
+        } = self;
+        let mut objects = vec![account];
+        if let Some(engines) = engines {
+            let EngineObjects {
+                network_policy,
+                settings,
+                service,
+                budget,
+                deployment,
+                revision: _,
+            } = engines;
+            objects.extend(network_policy);
+            objects.extend(settings);
+            objects.extend([service, budget, deployment]);
+        }
+        if let Some(router) = router {
+            let RouterObjects {
+                secret,
+                service,
+                deployment,
+            } = router;
+            objects.extend([secret, service, deployment]);
+        }
+        objects
+    }
+}
+
+/// The objects of a pool.
+///
+/// # Errors
+/// The spec cannot run on a cluster.
+pub fn build(input: PoolInput<'_>) -> Result<PoolObjects, Refusal> {
+    let mut overruled = Vec::new();
+    let engines = match &input.spec.engine {
+        Some(engine) => Some(build_engines(input, engine, &mut overruled)?),
+        None => None,
+    };
+    let router = match &input.spec.router {
+        Some(wanted) => Some(router::build(input, wanted, &mut overruled)?),
+        None => None,
+    };
+    Ok(PoolObjects {
+        account: account::build(input),
+        engines,
+        router,
+        overruled,
+    })
+}
+
+fn build_engines(
+    input: PoolInput<'_>,
+    engine: &Engine,
+    overruled: &mut Vec<String>,
+) -> Result<EngineObjects, Refusal> {
+    let revision = revision::of_engine(input.spec);
+    let pod = engine_pod::build(input, engine, &revision)?;
+    overruled.extend(pod.overruled.iter().cloned());
+    let deployment = deployment::engines(input, engine, pod, &revision);
+    Ok(EngineObjects {
+        network_policy: network_policy::engines(input, engine),
+        settings: simulator::settings(input, engine)?,
+        service: services::engines(input),
+        budget: budget::engines(input),
+        deployment: match input.live_engines {
+            Some(live) => keep_engines(deployment, live),
+            None => deployment,
+        },
+        revision,
+    })
+}
+
+impl PoolInput<'_> {
+    fn labels(&self, component: Option<labels::Component>) -> serde_json::Map<String, Value> {
+        labels::of_object(self.owner, component, self.rendering)
+    }
+
+    fn pull_secrets(&self) -> Vec<Value> {
+        pull_secrets(self.rendering)
+    }
+}
+
+/// The installation's pull secrets, as a Pod names them.
+pub(super) fn pull_secrets(rendering: &Rendering) -> Vec<Value> {
+    rendering
+        .image_pull_secrets
+        .iter()
+        .map(|name| serde_json::json!({"name": name}))
+        .collect()
+}
+
+/// Where engines are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum EngineList {
+    /// Base URLs.
+    Urls(Vec<String>),
+    /// `host:port`: every address of the name.
+    Service(String),
+}
+
+/// Where the engines of a pool are.
+pub(super) fn engine_list(
+    pool: &str,
+    namespace: &str,
+    spec: &SGLangPoolSpec,
+    rendering: &Rendering,
+) -> EngineList {
+    match &spec.external {
+        Some(External {
+            service: Some(service),
+            ..
+        }) => {
+            let namespace = service.namespace.as_deref().unwrap_or(namespace);
+            let host = rendering.service_host(&service.name, namespace);
+            EngineList::Service(format!("{host}:{}", service.port))
+        }
+        Some(external) => EngineList::Urls(
+            external
+                .urls
+                .iter()
+                .map(|url| url.trim_end_matches('/').to_owned())
+                .collect(),
+        ),
+        None => {
+            let host = rendering.service_host(&super::names::engines(pool), namespace);
+            EngineList::Service(format!("{host}:{ENGINE_PORT}"))
+        }
+    }
+}
