@@ -35,8 +35,8 @@ pub enum DriverError {
         /// Why.
         problem: String,
     },
-    /// The router does not answer.
-    #[error("the router at {url} does not answer: {problem}")]
+    /// The router does not answer, or has nothing to work with.
+    #[error("the router at {url}: {problem}")]
     Router {
         /// Its address.
         url: String,

@@ -15,10 +15,12 @@ use rollout_session::Collected;
 use serde_json::{Value, json};
 use sglang_client::{Backoff, Client, ClientError, ClientOptions, GenerateReply, GenerateRequest};
 
+use crate::status::Demand;
+
 pub use outcomes::{OutcomeFeed, SessionEnd};
 pub use types::{
-    AbortAnswer, CreateSession, CreatedSession, EngineFault, FenceAnswer, HookCounts, Outcome,
-    OutcomeKind, OutcomePage, RouterStatus,
+    AbortAnswer, CreateSession, CreatedSession, EngineFault, EngineServiceState, FenceAnswer,
+    HookCounts, Outcome, OutcomeKind, OutcomePage, RouterStatus,
 };
 
 /// A client of one router, for one job.
@@ -233,6 +235,23 @@ impl RouterClient {
             .send_within(Method::POST, "/agent-abort", Some(&body), within, &[])
             .await?;
         decode(&format!("{}/agent-abort", self.url()), &bytes)
+    }
+
+    /// What agents the job wants. Tried once.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn demand(&self) -> Result<Demand, ClientError> {
+        let path = format!("/demand?job={}", self.job);
+        self.once.call(Method::GET, &path, None).await
+    }
+
+    /// Says that a pod is gone; `pod` is the body. Tried once: whoever says it says it again.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn pod_ended(&self, pod: &Value) -> Result<Value, ClientError> {
+        self.once.call(Method::POST, "/pod-ended", Some(pod)).await
     }
 
     /// The router's state.

@@ -172,6 +172,18 @@ pub struct RouterStatus {
     pub requests_in_flight: u64,
     /// The engines.
     pub engines: Vec<EngineState>,
+    /// How engines are found by name, if they are.
+    pub engine_service: Option<EngineServiceState>,
+}
+
+/// The name behind which engines are.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+pub struct EngineServiceState {
+    /// Host and port.
+    pub name: String,
+    /// What is wrong with its lookup.
+    pub error: Option<String>,
 }
 
 /// One engine.

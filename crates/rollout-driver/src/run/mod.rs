@@ -35,7 +35,8 @@ use crate::dataset::Dataset;
 use crate::error::{DriverError, LedgerError};
 use crate::ledger::{Ledger, Recovered};
 use crate::output::{JobStamp, OutputConfig, OutputError, ResultEntry, RewardInfo, Writer};
-use crate::status::{Board, LastWord, serve};
+use crate::router::RouterClient;
+use crate::status::{Board, LastWord, Server, serve, watch_demand};
 
 use report::Report;
 use shell::Shell;
@@ -55,6 +56,7 @@ pub struct Driver {
         mpsc::UnboundedReceiver<Report>,
     ),
     board: Board,
+    router: RouterClient,
     listener: TcpListener,
     address: SocketAddr,
 }
@@ -102,8 +104,16 @@ impl Driver {
             opened.map_err(|error| DriverError::Output {
                 problem: error.to_string(),
             })??;
+        let router = RouterClient::new(
+            &config.router_url,
+            config.control_token.clone(),
+            &config.job.name,
+            seconds(config.timeouts.router_seconds),
+        )
+        .map_err(DriverError::Client)?;
         Ok(Self {
             board,
+            router,
             config,
             dataset: Arc::new(dataset),
             output: Arc::new(output),
@@ -139,15 +149,30 @@ impl Driver {
             recovered,
             reports,
             board,
+            router,
             listener,
             address: _,
         } = self;
         let over = CancellationToken::new();
-        let server =
-            tokio::task::JoinSet::from_iter([serve(listener, board.clone(), over.clone())]);
+        let server = Server {
+            board: board.clone(),
+            router: router.clone(),
+            control_token: config.control_token.clone(),
+        };
+        let mut serving = tokio::task::JoinSet::new();
+        serving.spawn(serve(listener, server, over.clone()));
+        if config.spec.generate.agentic.is_some() {
+            let watch = watch_demand(router.clone(), board.clone());
+            let over = over.clone();
+            serving.spawn(async move {
+                over.run_until_cancelled_owned(watch)
+                    .await
+                    .unwrap_or_default()
+            });
+        }
         let files = Arc::clone(&output);
         let outcome = conduct(
-            &config, dataset, output, &ledger, recovered, reports, &board, stop,
+            &config, dataset, output, &ledger, recovered, reports, &board, router, stop,
         )
         .await;
         let message = config.termination_message_path.clone();
@@ -158,7 +183,7 @@ impl Driver {
         }
         say(word, message).await;
         over.cancel();
-        server.join_all().await;
+        serving.join_all().await;
         outcome
     }
 }
@@ -187,6 +212,7 @@ async fn conduct(
         mpsc::UnboundedReceiver<Report>,
     ),
     board: &Board,
+    router: RouterClient,
     stop: CancellationToken,
 ) -> Result<JobResult, DriverError> {
     if let Some(result) = recovered.book.result.clone() {
@@ -202,6 +228,7 @@ async fn conduct(
         recovered,
         reports: reports.0,
         board: board.clone(),
+        router,
     };
     let setup = tokio::select! {
         setup = opened.connect() => setup?,

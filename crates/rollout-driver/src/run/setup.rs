@@ -21,7 +21,7 @@ use crate::generate::{GenerateFn, PromptMaker};
 use crate::ledger::{Ledger, Recovered};
 use crate::output::Writer;
 use crate::plugins::PluginClient;
-use crate::router::{OutcomeFeed, RouterClient, RouterStatus};
+use crate::router::{EngineServiceState, OutcomeFeed, RouterClient, RouterStatus};
 use crate::status::Board;
 
 /// Plug-in calls at once.
@@ -39,6 +39,7 @@ pub(super) struct Opened {
     pub(super) recovered: Recovered,
     pub(super) reports: mpsc::UnboundedSender<Report>,
     pub(super) board: Board,
+    pub(super) router: RouterClient,
 }
 
 /// Everything that a shell needs.
@@ -69,16 +70,10 @@ impl Opened {
             recovered,
             reports,
             board,
+            router,
         } = self;
         let timeouts = &config.timeouts;
         let patience = seconds(timeouts.router_seconds);
-        let router = RouterClient::new(
-            &config.router_url,
-            config.control_token.clone(),
-            &config.job.name,
-            patience,
-        )
-        .map_err(DriverError::Client)?;
         let status = wait_for_router(&router, patience).await?;
         let Recovered {
             mut book,
@@ -179,6 +174,7 @@ async fn delete_leftovers(router: &RouterClient, sessions: Vec<String>) {
     }
 }
 
+/// Waits for a router that knows engines: how many there are bounds what is in flight.
 async fn wait_for_router(
     router: &RouterClient,
     patience: Duration,
@@ -186,16 +182,25 @@ async fn wait_for_router(
     const PAUSE: Duration = Duration::from_millis(100);
     let deadline = tokio::time::Instant::now() + patience;
     loop {
-        let error = match router.status().await {
-            Ok(status) => return Ok(status),
-            Err(error) => error,
+        let problem = match router.status().await {
+            Ok(status) if !status.engines.is_empty() => return Ok(status),
+            Ok(status) => no_engine(status.engine_service),
+            Err(error) => format!("it does not answer: {error}"),
         };
         if tokio::time::Instant::now() >= deadline {
             return Err(DriverError::Router {
                 url: router.url().to_owned(),
-                problem: error.to_string(),
+                problem,
             });
         }
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+fn no_engine(service: Option<EngineServiceState>) -> String {
+    let why = service.map(|service| match service.error {
+        Some(error) => error,
+        None => format!("{} has not been looked up", service.name),
+    });
+    format!("it knows no engine: {}", why.unwrap_or_default())
 }

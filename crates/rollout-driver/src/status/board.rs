@@ -7,13 +7,18 @@ use rollout_engine::{Book, HookOutcome, JobResult, Progress, Tally, TeardownSumm
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Metrics;
+use super::{Demand, Metrics};
 use crate::run::Counters;
+
+/// Version of the status and of the last word.
+pub(super) const VERSION: u32 = 1;
 
 /// What can be seen.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct View {
+    /// Version of this document: fields are added within one, never changed.
+    pub version: u32,
     /// Running, `TearingDown`, Done.
     pub phase: &'static str,
     /// The attempt.
@@ -24,6 +29,8 @@ pub struct View {
     pub progress: ProgressView,
     /// The last teardown.
     pub teardown: TeardownView,
+    /// What agents are wanted; `None` without agents, and while the router does not say.
+    pub demand: Option<Demand>,
     /// How the job ended.
     pub result: Option<JobResult>,
     /// Failures by reason, the most frequent one first, at most 16.
@@ -120,11 +127,13 @@ impl Board {
     pub fn new(attempt: u64) -> Self {
         Self {
             view: Arc::new(Mutex::new(Arc::new(View {
+                version: VERSION,
                 phase: "Running",
                 attempt,
                 step: 0,
                 progress: ProgressView::default(),
                 teardown: TeardownView::default(),
+                demand: None,
                 result: None,
                 recent_failures: Vec::new(),
             }))),
@@ -147,6 +156,14 @@ impl Board {
         serde_json::to_value(&*self.view()).unwrap_or_default()
     }
 
+    pub(super) fn set_demand(&self, demand: Option<Demand>) {
+        let mut slot = self.view.lock();
+        if slot.demand != demand {
+            let view = View::clone(&slot);
+            *slot = Arc::new(View { demand, ..view });
+        }
+    }
+
     pub(crate) fn show(
         &self,
         progress: &Progress,
@@ -155,8 +172,9 @@ impl Board {
         teardown: &TeardownSummary,
     ) {
         let mut slot = self.view.lock();
-        let attempt = slot.attempt;
+        let (attempt, demand) = (slot.attempt, slot.demand);
         *slot = Arc::new(View {
+            version: VERSION,
             phase: if progress.tearing_down {
                 "TearingDown"
             } else {
@@ -194,6 +212,7 @@ impl Board {
                 unproven: teardown.unproven,
                 troubles: teardown.troubles.clone(),
             },
+            demand,
             result: None,
             recent_failures: counters
                 .by_frequency()

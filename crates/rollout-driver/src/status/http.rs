@@ -1,24 +1,42 @@
-//! `GET /status` with an `ETag`, `GET /metrics`, and `GET /health`.
+//! `GET /status` with an `ETag`, `GET /metrics`, `GET /health`, and `POST /pod-ended`. What is read has no secrets and needs no token.
 
-use axum::extract::State;
+use axum::extract::{FromRef, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::Board;
+use super::pod_ended::pod_ended;
 use crate::digest;
+use crate::router::RouterClient;
 
-/// Serves the board until `over` is cancelled.
-pub async fn serve(listener: TcpListener, board: Board, over: CancellationToken) {
+/// What the server needs.
+#[derive(Debug, Clone)]
+pub(crate) struct Server {
+    pub(crate) board: Board,
+    pub(crate) router: RouterClient,
+    /// Bearer of what changes something.
+    pub(crate) control_token: Option<String>,
+}
+
+impl FromRef<Server> for Board {
+    fn from_ref(server: &Server) -> Self {
+        server.board.clone()
+    }
+}
+
+/// Serves until `over` is cancelled.
+pub(crate) async fn serve(listener: TcpListener, server: Server, over: CancellationToken) {
     let app = Router::new()
         .route("/status", get(status))
         .route("/metrics", get(metrics))
         .route("/health", get(|| async { "ok" }))
-        .with_state(board);
+        .route("/pod-ended", post(pod_ended))
+        .with_state(server);
     let served = axum::serve(listener, app)
         .with_graceful_shutdown(async move { over.cancelled().await })
         .await;

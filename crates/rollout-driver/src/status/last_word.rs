@@ -7,6 +7,7 @@ use rollout_engine::{JobResult, Reason};
 use serde_json::{Value, json};
 
 use super::Board;
+use super::board::VERSION;
 use crate::error::DriverError;
 
 /// A termination message holds 4096 bytes; we leave room.
@@ -49,7 +50,7 @@ impl LastWord {
         let part = |name: &str| view.get(name).cloned().unwrap_or(Value::Null);
         Self {
             word: json!({
-                "version": 1,
+                "version": VERSION,
                 "result": result,
                 "progress": part("progress"),
                 "teardown": part("teardown"),

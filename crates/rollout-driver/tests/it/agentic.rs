@@ -15,7 +15,7 @@ use crate::agents::{Agents, Behaviour};
 use crate::rig::{Job, Pool, SOON, SUMS, engine, eventually};
 
 /// An agentic job with rewards that the agents report. `spec` is merged over its spec.
-fn job(pool: &Pool, spec: &Value) -> Job {
+pub(crate) fn job(pool: &Pool, spec: &Value) -> Job {
     let rows: Vec<Value> = SUMS
         .iter()
         .map(|(prompt, label)| {

@@ -70,6 +70,14 @@ async fn listen() -> (TcpListener, String) {
 
 impl Pool {
     pub(crate) async fn start(engines: Vec<SimulatorConfig>) -> Self {
+        Self::start_with(engines, |_| {}).await
+    }
+
+    /// The same with other settings of the router.
+    pub(crate) async fn start_with(
+        engines: Vec<SimulatorConfig>,
+        adjust: impl FnOnce(&mut RouterConfig),
+    ) -> Self {
         let stop = CancellationToken::new();
         let mut engine_tasks = JoinSet::new();
         let mut urls = Vec::new();
@@ -88,6 +96,7 @@ impl Pool {
         router.claim_secret = Some("secret".into());
         router.times.shutdown = Duration::from_millis(500);
         router.times.probe = Duration::from_millis(200);
+        adjust(&mut router);
         let (agents, agents_url) = listen().await;
         let (control, control_url) = listen().await;
         let mut pool = Self {

@@ -1,11 +1,18 @@
 //! The status server and the last word.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
 use reqwest::{Client, StatusCode, header};
 use rollout_driver::run::Driver;
+use rollout_router::Resolver;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::rig::{Job, Pool, eventually, slow_engine};
+use crate::agents::{Agents, Behaviour};
+use crate::rig::{Job, Pool, SUMS, engine, eventually, slow_engine};
 
 #[tokio::test]
 async fn the_status_has_an_etag_and_is_not_sent_twice() {
@@ -26,7 +33,9 @@ async fn the_status_has_an_etag_and_is_not_sent_twice() {
         let first = client.get(&url).send().await.unwrap();
         let tag = first.headers()[header::ETAG].clone();
         let body: Value = first.json().await.unwrap();
+        assert_eq!(body["version"], 1);
         assert_eq!(body["phase"], "Running");
+        assert_eq!(body["demand"], Value::Null, "there are no agents");
         assert_eq!(body["attempt"], 1);
         assert_eq!(body["progress"]["groups"]["target"], 2);
         assert_eq!(body["result"], Value::Null);
@@ -70,4 +79,146 @@ async fn the_last_word_stays_below_its_limit_and_keeps_the_result() {
     let word = job.last_word();
     assert_eq!(word["version"], 1);
     assert_eq!(word["result"]["reason"], "crashed");
+}
+
+/// An agentic job whose driver has a control token.
+fn job_with_token(pool: &Pool) -> Job {
+    let mut job = crate::agentic::job(pool, &json!({"teardown": {"drainSeconds": 0}}));
+    let file = job.directory.path().join("control-token");
+    std::fs::write(&file, "control-token\n").unwrap();
+    job.config["control_token_file"] = json!(file);
+    job
+}
+
+#[tokio::test]
+async fn the_demand_is_the_routers_until_the_router_is_gone() {
+    let mut pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = crate::agentic::job(&pool, &json!({"teardown": {"drainSeconds": 0}}));
+    let driver = Driver::start(job.config()).await.unwrap();
+    let board = driver.board().clone();
+    let stop = CancellationToken::new();
+    let (result, ()) = tokio::join!(driver.run(stop.clone()), async {
+        let waiting = json!({"waiting": 4, "assigned": 0, "idle_claims": 0, "closed": false});
+        eventually("four sessions wait", || board.json()["demand"] == waiting).await;
+        let _agents = Agents::start(&pool, "sums", 1, |_, _| Behaviour::Deaf);
+        let assigned = json!({"waiting": 3, "assigned": 1, "idle_claims": 0, "closed": false});
+        eventually("one is taken", || board.json()["demand"] == assigned).await;
+        pool.kill_router();
+        eventually("the demand is not known", || {
+            board.json()["demand"] == Value::Null
+        })
+        .await;
+        stop.cancel();
+    });
+    drop(result);
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn a_pod_that_ended_is_told_by_whoever_has_the_control_token() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = job_with_token(&pool);
+    let driver = Driver::start(job.config()).await.unwrap();
+    let (status, board) = (driver.status_url(), driver.board().clone());
+    let url = status.replace("/status", "/pod-ended");
+    let stop = CancellationToken::new();
+    let client = Client::builder().no_proxy().build().unwrap();
+    let (result, ()) = tokio::join!(driver.run(stop.clone()), async {
+        let _agents = Agents::start(&pool, "sums", 1, |_, _| Behaviour::Deaf);
+        eventually("one session is taken", || {
+            board.json()["demand"]["assigned"] == 1
+        })
+        .await;
+        let pod = json!({"slot": 0, "generation": 1, "reason": "OOMKilled"});
+        let tell = |token: &str, pod: &Value| client.post(&url).bearer_auth(token).json(pod).send();
+        let refused = tell("wrong", &pod).await.unwrap();
+        assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
+        assert_eq!(board.json()["progress"]["sessions"]["infraFailed"], 0);
+        let wrong = tell("control-token", &json!({"slot": 0})).await.unwrap();
+        assert_eq!(wrong.status(), StatusCode::BAD_REQUEST);
+        let wrong: Value = wrong.json().await.unwrap();
+        let message = wrong["error"]["message"].as_str().unwrap();
+        assert!(message.contains("generation"), "{message}");
+        for sessions in [1, 0] {
+            let answer = tell("control-token", &pod).await.unwrap();
+            assert_eq!(answer.status(), StatusCode::OK);
+            let answer: Value = answer.json().await.unwrap();
+            assert_eq!(answer, json!({"sessions": sessions}));
+        }
+        eventually("the sample is an infrastructure failure", || {
+            board.json()["progress"]["sessions"]["infraFailed"] == 1
+        })
+        .await;
+        let shown = client.get(&status).send().await.unwrap();
+        let shown = shown.error_for_status().unwrap().text().await.unwrap();
+        assert!(shown.contains("OOMKilled"), "{shown}");
+        assert!(!shown.contains("control-token"), "{shown}");
+        stop.cancel();
+    });
+    result.unwrap();
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn a_pod_that_ended_while_the_router_is_away_is_told_again_later() {
+    let mut pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = job_with_token(&pool);
+    let driver = Driver::start(job.config()).await.unwrap();
+    let url = driver.status_url().replace("/status", "/pod-ended");
+    let board = driver.board().clone();
+    let stop = CancellationToken::new();
+    let client = Client::builder().no_proxy().build().unwrap();
+    let (result, ()) = tokio::join!(driver.run(stop.clone()), async {
+        eventually("sessions wait", || board.json()["demand"]["waiting"] == 4).await;
+        pool.kill_router();
+        let pod = json!({"slot": 0, "generation": 1});
+        let tell = client.post(&url).bearer_auth("control-token").json(&pod);
+        let answer = tell.send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::BAD_GATEWAY);
+        let error: Value = answer.json().await.unwrap();
+        assert_eq!(error["error"]["code"], "router");
+        stop.cancel();
+    });
+    drop(result);
+    pool.stop().await;
+}
+
+/// A pool whose engines are found by name, from the `first` lookup on.
+async fn pool_by_name(first: u32) -> Pool {
+    let lookups = Arc::new(AtomicU32::new(0));
+    Pool::start_with(vec![engine(&SUMS)], |router| {
+        let urls = std::mem::take(&mut router.engines);
+        let address: SocketAddr = urls[0].trim_start_matches("http://").parse().unwrap();
+        router.engine_service = Some("engines.rl.svc:30000".parse().unwrap());
+        router.times.lookup = Duration::from_millis(10);
+        router.resolver = Resolver::new(move |_| {
+            let known = lookups.fetch_add(1, Ordering::Relaxed) >= first;
+            async move { Ok(if known { vec![address] } else { Vec::new() }) }
+        });
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_job_begins_when_its_router_knows_engines() {
+    let pool = pool_by_name(20).await;
+    let job = Job::new(&pool.control_url, &json!({}));
+    job.run().await.unwrap();
+    assert_eq!(job.last_word()["recentFailures"], json!([]));
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn a_router_that_knows_no_engine_is_the_last_word() {
+    let pool = pool_by_name(u32::MAX).await;
+    let mut job = Job::new(&pool.control_url, &json!({}));
+    job.config["timeouts"]["router_seconds"] = json!(0.5);
+    job.run().await.unwrap_err();
+    let message = &job.last_word()["result"]["message"];
+    let expected = format!(
+        "the router at {}: it knows no engine: engines.rl.svc:30000 has no address",
+        pool.control_url
+    );
+    assert_eq!(*message, expected);
+    pool.stop().await;
 }
