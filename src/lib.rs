@@ -5,3 +5,6 @@
 
 pub mod api;
 pub mod cli;
+pub mod controllers;
+pub mod plan;
+pub mod resources;

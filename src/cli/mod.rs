@@ -1,6 +1,7 @@
 //! The command line: one file per sub-command. Standard output is data, standard error is talk.
 
 mod agent;
+mod controller;
 mod crds;
 mod data;
 mod driver;
@@ -28,6 +29,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Runs the controller of pools and jobs in a cluster.
+    Controller(controller::Args),
     /// Runs one `RolloutJob` on this machine, from the same manifests that `kubectl apply` takes.
     Local(local::Args),
     /// Checks manifests offline with the rules of the custom resource definitions.
@@ -55,7 +58,8 @@ impl Command {
     fn log_level(&self) -> &'static str {
         match self {
             Self::Local(_) | Self::Validate(_) | Self::Crds(_) | Self::Samples(_) => "warn",
-            Self::SimulateEngine(_)
+            Self::Controller(_)
+            | Self::SimulateEngine(_)
             | Self::Router(_)
             | Self::Driver(_)
             | Self::Agent(_)
@@ -70,6 +74,7 @@ pub async fn main() -> ExitCode {
     let cli = Cli::parse();
     logging::init(cli.command.log_level());
     let result = match cli.command {
+        Command::Controller(args) => Box::pin(controller::run(args)).await,
         Command::Local(args) => Box::pin(local::run(args)).await,
         Command::Validate(args) => validate::run(args).await,
         Command::Crds(args) => crds::run(args).await,

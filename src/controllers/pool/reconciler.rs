@@ -1,0 +1,341 @@
+//! One look at one pool.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
+use kube::Resource;
+use kube::core::{DeserializeGuard, ObjectMeta};
+use serde_json::{Value, json};
+
+use super::observe;
+use super::status::{Change, StatusWriter, Target};
+use crate::api::conditions::reasons;
+use crate::api::meta::{self, labels};
+use crate::api::pool::{SGLangPool, SGLangPoolSpec, SGLangPoolStatus};
+use crate::api::support;
+use crate::api::validate::{self, Violation};
+use crate::controllers::runtime::apply::{Applier, Outcome};
+use crate::controllers::runtime::calls::{Calls, Identity};
+use crate::controllers::runtime::children::Children;
+use crate::controllers::runtime::events::{self, Teller};
+use crate::controllers::runtime::prune;
+use crate::controllers::runtime::reconcile::Next;
+use crate::controllers::{Class, Error};
+use crate::plan::pool::{self as plan, Built, Observed, Trouble, Verdict};
+use crate::resources::labels::Component;
+use crate::resources::pool::{AGENTS_PORT, PoolInput, PoolObjects};
+use crate::resources::secrets::OperatorKey;
+use crate::resources::{Object, Owner, Rendering, labels as selectors, names, pool as resources};
+
+/// What is known about a pool, by its namespace and name.
+pub type OfPool<T> = Box<dyn Fn(&str, &str) -> T + Send + Sync>;
+
+/// What the reconciler works with.
+pub struct Context {
+    /// The way to the API server.
+    pub calls: Calls,
+    /// Applies as the pool controller.
+    pub applier: Applier,
+    /// What was made for pools.
+    pub children: Children,
+    /// Engines' Pods, by namespace and pool.
+    pub pods: OfPool<Vec<Arc<Pod>>>,
+    /// How many jobs use a pool.
+    pub bound_jobs: OfPool<i32>,
+    /// The installation.
+    pub rendering: Rendering,
+    /// What tokens are derived from.
+    pub key: OperatorKey,
+    /// Tells events.
+    pub teller: Teller,
+}
+
+/// Reconciles pools.
+pub struct PoolReconciler {
+    context: Context,
+    statuses: StatusWriter,
+}
+
+/// Objects that are made, and not applied yet.
+struct Prepared(PoolObjects);
+
+/// What applied objects say, and when to look again.
+struct Applied {
+    built: Built,
+    next: Next,
+}
+
+impl PoolReconciler {
+    /// A reconciler.
+    pub fn new(context: Context) -> Self {
+        Self {
+            context,
+            statuses: StatusWriter::default(),
+        }
+    }
+
+    /// A pool is gone.
+    pub fn forget(&self, uid: &str) {
+        self.statuses.forget(uid);
+    }
+
+    /// One look.
+    pub async fn reconcile(&self, pool: &DeserializeGuard<SGLangPool>) -> Result<Next, Error> {
+        let metadata = pool.meta();
+        if metadata.deletion_timestamp.is_some() {
+            // Everything has the pool as its owner and goes with it.
+            return Ok(Next::OnChange);
+        }
+        let pool = match &pool.0 {
+            Ok(pool) => pool,
+            Err(unreadable) => {
+                let message = format!("the spec cannot be read: {}", unreadable.error);
+                return self.refuse_unreadable(metadata, message).await;
+            }
+        };
+        let manager = pool.spec.managed_by.as_deref();
+        if manager.is_some_and(|manager| manager != meta::CONTROLLER_NAME) {
+            return Ok(Next::OnChange);
+        }
+        let target = target(metadata)?;
+        let (verdict, next) = match self.prepare(pool, &target) {
+            Err(trouble) => (Verdict::Refused(trouble), Ok(Next::OnChange)),
+            Ok(prepared) => match self.apply(prepared, &target).await {
+                Ok(applied) => (Verdict::Applied(applied.built), Ok(applied.next)),
+                Err(error) => match told(&error) {
+                    Some(trouble) => (Verdict::Refused(trouble), Err(error)),
+                    None => return Err(error),
+                },
+            },
+        };
+        self.update_status(pool, &target, &verdict).await?;
+        next
+    }
+
+    /// Validates and builds.
+    fn prepare(&self, pool: &SGLangPool, target: &Target) -> Result<Prepared, Trouble> {
+        refuse(&verdict_on_spec(pool))?;
+        let owner = Owner {
+            kind: meta::POOL_KIND,
+            namespace: target.namespace.clone(),
+            name: target.name.clone(),
+            uid: target.uid.clone(),
+            labels: pool.metadata.labels.clone().unwrap_or_default(),
+        };
+        let live = self.deployment(target, &names::engine(&target.name));
+        let input = PoolInput {
+            owner: &owner,
+            spec: &pool.spec,
+            rendering: &self.context.rendering,
+            key: &self.context.key,
+            live_engines: live.as_ref(),
+        };
+        resources::build(input)
+            .map(Prepared)
+            .map_err(|refusal| Trouble {
+                reason: refusal.reason(),
+                message: refusal.to_string(),
+            })
+    }
+
+    async fn apply(&self, prepared: Prepared, target: &Target) -> Result<Applied, Error> {
+        let Prepared(objects) = prepared;
+        let built = built(&objects, target);
+        let mut next = Next::OnChange;
+        let mut wanted = BTreeSet::new();
+        for object in objects.into_objects() {
+            let outcome = self.apply_one(&object).await?;
+            if let Outcome::Later(wait) = outcome {
+                next = Next::After(wait);
+            }
+            wanted.insert(Identity::of(&object.value)?);
+        }
+        let children = &self.context.children;
+        let found = children.labelled(&target.namespace, labels::POOL, &target.name);
+        let victims = prune::unwanted(&target.uid, &wanted, &found);
+        prune::delete(&self.context.calls, &victims).await?;
+        Ok(Applied { built, next })
+    }
+
+    async fn apply_one(&self, object: &Object) -> Result<Outcome, Error> {
+        let context = &self.context;
+        let kind = object.kind();
+        if !context.children.has(kind.api_version(), kind.name()) {
+            return context.applier.apply_unread(&object.value).await;
+        }
+        let cached = context.children.get(&Identity::of(&object.value)?);
+        context.applier.apply(&object.value, cached.as_ref()).await
+    }
+
+    async fn update_status(
+        &self,
+        pool: &SGLangPool,
+        target: &Target,
+        verdict: &Verdict,
+    ) -> Result<(), Error> {
+        let cached = json(&pool.status);
+        let base = self.statuses.base(target, cached);
+        let before: SGLangPoolStatus = serde_json::from_value(base.clone()).unwrap_or_default();
+        let generation = pool.metadata.generation.unwrap_or_default();
+        let observed = self.observe(target);
+        let now = Timestamp::now();
+        let after = plan::status(&pool.spec, &before, generation, verdict, &observed, now);
+        let change = self
+            .statuses
+            .write(&self.context.calls, target, &base, json(&after))
+            .await?;
+        if change == Change::Written {
+            let notes = events::notes(&before.conditions, &after.conditions);
+            self.context
+                .teller
+                .tell(&pool.object_ref(&()), &notes)
+                .await;
+        }
+        Ok(())
+    }
+
+    fn observe(&self, target: &Target) -> Observed {
+        let (namespace, name) = (&target.namespace, &target.name);
+        let workload = |deployment: String| {
+            let found = self.deployment(target, &deployment)?;
+            let owners = found["metadata"]["ownerReferences"].as_array()?;
+            let ours = owners
+                .iter()
+                .any(|owner| owner["uid"] == target.uid.as_str());
+            ours.then(|| observe::workload(&found))
+        };
+        let pods = (self.context.pods)(namespace, name);
+        Observed {
+            engines: workload(names::engine(name)),
+            router: workload(names::router(name)),
+            pods: pods
+                .iter()
+                .filter_map(|pod| observe::engine_pod(pod))
+                .collect(),
+            bound_jobs: (self.context.bound_jobs)(namespace, name),
+        }
+    }
+
+    fn deployment(&self, target: &Target, name: &str) -> Option<Value> {
+        self.context.children.get(&Identity {
+            api_version: "apps/v1".to_owned(),
+            kind: "Deployment".to_owned(),
+            namespace: target.namespace.clone(),
+            name: name.to_owned(),
+        })
+    }
+
+    /// An object that this version cannot read: its status is all that can be written (P10).
+    async fn refuse_unreadable(
+        &self,
+        metadata: &ObjectMeta,
+        message: String,
+    ) -> Result<Next, Error> {
+        let target = target(metadata)?;
+        let base = self.statuses.base(&target, Value::Null);
+        let before: SGLangPoolStatus = serde_json::from_value(base.clone()).unwrap_or_default();
+        let spec: SGLangPoolSpec = serde_json::from_value(json!({})).map_err(|source| {
+            Error::call("read", "an empty pool", kube::Error::SerdeError(source))
+        })?;
+        let trouble = Trouble {
+            reason: reasons::INVALID_SPEC,
+            message,
+        };
+        let generation = metadata.generation.unwrap_or_default();
+        let observed = self.observe(&target);
+        let verdict = Verdict::Refused(trouble);
+        let after = plan::status(
+            &spec,
+            &before,
+            generation,
+            &verdict,
+            &observed,
+            Timestamp::now(),
+        );
+        self.statuses
+            .write(&self.context.calls, &target, &base, json(&after))
+            .await?;
+        Ok(Next::OnChange)
+    }
+}
+
+/// Everything that is wrong with a spec, as the offline checks say it, and what is not built.
+fn verdict_on_spec(pool: &SGLangPool) -> Vec<(&'static str, Violation)> {
+    let invalid = validate::validate(&json(pool))
+        .into_iter()
+        .map(|violation| (reasons::INVALID_SPEC, violation));
+    let unbuilt = support::pool(&pool.spec, support::Context::Cluster)
+        .into_iter()
+        .map(|violation| (reasons::NOT_SUPPORTED, violation));
+    let mut found: Vec<_> = invalid.chain(unbuilt).collect();
+    if pool.spec.external.is_some() {
+        let message = format!(
+            "{}: not built yet: a pool of engines that run already; name them in the job's own pool",
+            reasons::NOT_SUPPORTED
+        );
+        found.push((
+            reasons::NOT_SUPPORTED,
+            Violation::error("spec.external", message),
+        ));
+    }
+    found.retain(|(_, violation)| violation.is_error());
+    found
+}
+
+fn refuse(found: &[(&'static str, Violation)]) -> Result<(), Trouble> {
+    let Some((reason, _)) = found.first() else {
+        return Ok(());
+    };
+    let lines: Vec<_> = found
+        .iter()
+        .map(|(_, violation)| violation.to_string())
+        .collect();
+    Err(Trouble {
+        reason,
+        message: lines.join("; "),
+    })
+}
+
+/// Which errors people are told in a condition: those that do not go away by themselves.
+fn told(error: &Error) -> Option<Trouble> {
+    let message = error.to_string();
+    let reason = match error.class() {
+        Class::Invalid | Class::Foreign => reasons::APPLY_REFUSED,
+        Class::Forbidden => plan::refusal_of_pods(&message),
+        _ => return None,
+    };
+    Some(Trouble { reason, message })
+}
+
+fn built(objects: &PoolObjects, target: &Target) -> Built {
+    let engines = objects.engines.as_ref();
+    let selector: Vec<_> = selectors::of_pool(&target.name, Component::Engine)
+        .into_iter()
+        .filter_map(|(label, value)| Some(format!("{label}={}", value.as_str()?)))
+        .collect();
+    Built {
+        revision: engines.map(|engines| engines.revision.clone()),
+        selector: engines.map(|_| selector.join(",")),
+        endpoint: objects.router.as_ref().map(|router| {
+            let (service, namespace) = (router.service.name(), &target.namespace);
+            format!("http://{service}.{namespace}.svc:{AGENTS_PORT}")
+        }),
+        overruled: objects.overruled.clone(),
+    }
+}
+
+fn target(metadata: &ObjectMeta) -> Result<Target, Error> {
+    let text = |field: &Option<String>, what| field.clone().ok_or(Error::Incomplete { what });
+    Ok(Target {
+        namespace: text(&metadata.namespace, "metadata.namespace")?,
+        name: text(&metadata.name, "metadata.name")?,
+        uid: text(&metadata.uid, "metadata.uid")?,
+        resource_version: metadata.resource_version.clone(),
+    })
+}
+
+fn json(value: &impl serde::Serialize) -> Value {
+    serde_json::to_value(value).unwrap_or_default()
+}

@@ -1,0 +1,173 @@
+//! Server-side apply of raw objects.
+//!
+//! Inputs: the wanted object, and the live one from a cache. Guarantees: one field manager, force on what is ours, unknown fields refused,
+//! never a write that changes nothing, never a write over an object of somebody else. Caveat: what this process remembers of its applies
+//! is gone with it; afterwards [`super::ownership`] alone decides.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kube::api::{Patch, PatchParams};
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use super::calls::{Calls, Effect, Identity};
+use super::decision::{self, Applied, Decision, Fingerprint};
+use super::metrics::Metrics;
+use super::prune;
+use crate::controllers::{Class, Error};
+
+/// Applies objects as one field manager.
+#[derive(Clone)]
+pub struct Applier {
+    calls: Calls,
+    manager: &'static str,
+    metrics: Arc<Metrics>,
+    /// By UID of the object.
+    memory: Arc<Mutex<HashMap<String, Applied>>>,
+    /// Of objects that are never read, by name and owner.
+    sent: Arc<Mutex<HashMap<String, Fingerprint>>>,
+}
+
+/// What became of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was as it should be; nothing was sent.
+    Settled,
+    /// It was sent.
+    Sent(decision::Reason),
+    /// Somebody changes it again and again; it is repaired after this time.
+    Later(Duration),
+}
+
+impl Applier {
+    /// An applier of one controller.
+    pub fn new(calls: Calls, manager: &'static str, metrics: Arc<Metrics>) -> Self {
+        Self {
+            calls,
+            manager,
+            metrics,
+            memory: Arc::default(),
+            sent: Arc::default(),
+        }
+    }
+
+    /// Makes an object be as wanted. `cached` is the object as a cache has it.
+    pub async fn apply(&self, desired: &Value, cached: Option<&Value>) -> Result<Outcome, Error> {
+        let identity = Identity::of(desired)?;
+        // A cache holds our objects only, and may be behind: before something is made, the API server is asked.
+        let read;
+        let live = if cached.is_some() {
+            cached
+        } else {
+            read = self.read(&identity).await?;
+            read.as_ref()
+        };
+        if let Some(live) = live {
+            prune::check_owner(desired, live, &identity)?;
+        }
+        let uid = live.and_then(|live| live["metadata"]["uid"].as_str());
+        let last = uid.and_then(|uid| self.memory.lock().get(uid).cloned());
+        let now = Instant::now();
+        match decision::decide(desired, live, last.as_ref(), self.manager, now) {
+            Decision::Settled => {
+                self.metrics.applied("unchanged");
+                Ok(Outcome::Settled)
+            }
+            Decision::Later(wait) => {
+                self.metrics.applied("postponed");
+                Ok(Outcome::Later(wait))
+            }
+            Decision::Send(reason) => {
+                // Strict: a field that the API server does not know is told, not dropped.
+                let params = PatchParams::apply(self.manager).force().validation_strict();
+                let answer = self.send(&identity, desired, &params).await?;
+                let applied =
+                    Applied::new(desired, &answer, self.manager, &reason, last.as_ref(), now);
+                if let Some(uid) = answer["metadata"]["uid"].as_str() {
+                    self.memory.lock().insert(uid.to_owned(), applied);
+                }
+                tracing::info!(object = %identity, ?reason, "applied");
+                self.metrics.applied(reason.label());
+                Ok(Outcome::Sent(reason))
+            }
+        }
+    }
+
+    /// Makes an object be as wanted that the operator may write and not read (secrets, settings): sent once per process and change. Never
+    /// over what another manager has: without force, the API server answers with a conflict.
+    pub async fn apply_unread(&self, desired: &Value) -> Result<Outcome, Error> {
+        let identity = Identity::of(desired)?;
+        let key = format!(
+            "{identity} of {}",
+            prune::owner(desired).unwrap_or_default()
+        );
+        if self.sent.lock().get(&key) == Some(&decision::hash(desired)) {
+            return Ok(Outcome::Settled);
+        }
+        let params = PatchParams::apply(self.manager).validation_strict();
+        let sent = self.send(&identity, desired, &params).await;
+        if let Err(error) = &sent
+            && error.class() == Class::Conflict
+        {
+            return Err(Error::Foreign {
+                object: identity.to_string(),
+                owner: format!("somebody else ({error})"),
+            });
+        }
+        sent?;
+        self.sent.lock().insert(key, decision::hash(desired));
+        self.metrics.applied("unread");
+        Ok(Outcome::Sent(decision::Reason::Missing))
+    }
+
+    /// Forgets objects that are gone.
+    pub fn forget(&self, uid: &str) {
+        self.memory.lock().remove(uid);
+    }
+
+    async fn read(&self, identity: &Identity) -> Result<Option<Value>, Error> {
+        let api = identity.api(self.calls.client());
+        let found = self
+            .calls
+            .call(
+                Effect::Read,
+                "read",
+                &identity.to_string(),
+                api.get_opt(&identity.name),
+            )
+            .await?;
+        found.map(|found| raw(&found, identity)).transpose()
+    }
+
+    async fn send(
+        &self,
+        identity: &Identity,
+        desired: &Value,
+        params: &PatchParams,
+    ) -> Result<Value, Error> {
+        let api = identity.api(self.calls.client());
+        let patch = Patch::Apply(desired);
+        let answer = self
+            .calls
+            .call(
+                Effect::Write,
+                "apply",
+                &identity.to_string(),
+                api.patch(&identity.name, params, &patch),
+            )
+            .await?;
+        raw(&answer, identity)
+    }
+}
+
+fn raw(object: &kube::api::DynamicObject, identity: &Identity) -> Result<Value, Error> {
+    serde_json::to_value(object).map_err(|error| {
+        Error::call(
+            "read",
+            &identity.to_string(),
+            kube::Error::SerdeError(error),
+        )
+    })
+}
