@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the programs of a real cluster from Go modules and the node's images from files: once per machine and version, kept in the cache.
-# usage: build.sh [PART...]     kubernetes etcd containerd coredns kube-router images lws kueue helm; without arguments the first six
+# usage: build.sh [PART...]     kubernetes etcd containerd coredns kube-router images lws kueue helm monitoring; without arguments the first six
 #
 # Prints nothing on standard output; `paths.sh` says where things are. Cold, on two cores: kubernetes 7 minutes, the other five 5, helm, kueue and
 # lws 5 together. The folder of a part is named by a hash of what it is made of; one that exists is whole.
@@ -61,6 +61,12 @@ kueue() {
   image kueue.tar localhost/kueue:0.17.0 '["/manager"]' manager=/manager
 }
 helm() { go_build helm helm.sh/helm/v4/cmd/helm helm; }
+# The definition of ServiceMonitor, which the chart makes one of.
+monitoring() {
+  local module=github.com/prometheus-operator/prometheus-operator source
+  source=$(cd "$recipe/go/monitoring" && retry go mod download "$module" >&2 && go list -m -f '{{.Dir}}' "$module")
+  install -m 644 "$source/example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml" servicemonitors.yaml
+}
 images() {
   musl-gcc -static -Os -s -o pause "$recipe/pause.c"
   image pause.tar localhost/pause:3.10 '["/pause"]' pause=/pause
@@ -79,8 +85,8 @@ parts=("$@")
 [ ${#parts[@]} -gt 0 ] || parts=("${cluster_parts[@]}")
 for part in "${parts[@]}"; do
   case $part in
-    kubernetes | etcd | containerd | coredns | lws | kueue | helm | images) build "$part" "$part" ;;
+    kubernetes | etcd | containerd | coredns | lws | kueue | helm | monitoring | images) build "$part" "$part" ;;
     kube-router) build "$part" kube_router ;;
-    *) die "no part '$part': kubernetes, etcd, containerd, coredns, kube-router, images, lws, kueue or helm" ;;
+    *) die "no part '$part': kubernetes, etcd, containerd, coredns, kube-router, images, lws, kueue, helm or monitoring" ;;
   esac
 done

@@ -7,3 +7,5 @@ mod definitions;
 #[cfg(test)]
 #[path = "../support/manifests.rs"]
 mod manifests;
+#[cfg(test)]
+mod packaging;

@@ -23,7 +23,7 @@ for line in sys.stdin:
 
 tests() {
   timeout --foreground "$patience" bash "$cluster" in env RUST_BACKTRACE=1 \
-    ROLLOUT_TEST_HELM="$(home_of helm)/helm" "$program" "$@" 9>&-
+    ROLLOUT_TEST_HELM="$(home_of helm)/helm" ROLLOUT_TEST_MONITORING="$(home_of monitoring)/servicemonitors.yaml" "$program" "$@" 9>&-
 }
 
 # What a person needs to see why a test failed. Never fails itself.
@@ -59,7 +59,7 @@ mkdir -p "$cluster_cache"
 # Programs of the cluster must not keep it.
 exec 9>"$cluster_cache/run-$CLUSTER_NAME.lock"
 flock -n 9 || die "tests run on the cluster $CLUSTER_NAME already; CLUSTER_NAME chooses another"
-bash "$recipe/build.sh" "${cluster_parts[@]}" helm
+bash "$recipe/build.sh" "${cluster_parts[@]}" helm monitoring
 say "building image and tests"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -12,4 +12,6 @@ mod local;
 #[path = "../support/manifests.rs"]
 mod manifests;
 #[cfg(test)]
+mod packaging;
+#[cfg(test)]
 mod samples;

@@ -1,0 +1,8 @@
+//! What is installed, on a cluster that has nothing of it: image, plain manifests, chart.
+//!
+//! These tests have the whole cluster to themselves: they run one at a time, before the others (`run.sh`), and leave nothing behind.
+
+mod chart;
+mod image;
+mod install;
+mod tools;
