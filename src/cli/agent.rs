@@ -1,16 +1,17 @@
-//! `rollout-operator agent launch|exec`: the two processes of an agent pod.
+//! `rollout-operator agent install|launch|exec`: what an agent pod runs around the user's code.
 
 use std::{
     ffi::OsString,
     io::{self, BufRead, BufReader, Read},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
 };
 
 use anyhow::{Context, bail};
-use clap::{Args as ClapArgs, Subcommand};
+use clap::{ArgGroup, Args as ClapArgs, Subcommand};
 use rollout_agent::{
+    install,
     launcher::{self, LauncherConfig, LauncherEnd},
     shim::{self, Agent, Function, ShimConfig},
 };
@@ -37,6 +38,8 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Copies this program into a directory that the agent's container mounts.
+    Install(Install),
     /// Claims sessions from the router and has the shim run them.
     Launch(Launch),
     /// Runs the agent for the launcher: a command per session, or a Python function.
@@ -44,14 +47,28 @@ enum Command {
 }
 
 #[derive(Debug, ClapArgs)]
+struct Install {
+    /// The directory.
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(group(ArgGroup::new("claim_token").required(true)))]
 struct Launch {
     /// The router's agents' port.
     #[arg(long, value_name = "URL")]
     router: String,
-    /// Reads the pod's claim token from the first line of standard input. There is no other way in: arguments and
-    /// environment can be read by others.
-    #[arg(long, required = true)]
+    /// Reads the pod's claim token from the first line of standard input: where launcher and agent run on one machine, arguments
+    /// and environment can be read by others.
+    #[arg(long, group = "claim_token")]
     claim_token_stdin: bool,
+    /// Variable with the pod's claim token: in a container of its own nobody else reads its environment.
+    #[arg(long, value_name = "NAME", group = "claim_token")]
+    claim_token_env: Option<String>,
+    /// Once its work is done, waits to be told to end: a native sidecar that exits is started again.
+    #[arg(long)]
+    until_stopped: bool,
     /// Directory that launcher and shim share.
     #[arg(long, value_name = "DIR")]
     directory: PathBuf,
@@ -141,16 +158,31 @@ struct Exec {
 /// Runs the sub-command.
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
+        Command::Install(install) => install_program(&install),
         Command::Launch(launch) => run_launcher(launch).await,
         Command::Exec(exec) if exec.guarded || !guard::is_needed() => run_shim(exec).await,
         Command::Exec(exec) => guard::run("exec", exec.exit_with_stdin).await,
     }
 }
 
+fn install_program(args: &Install) -> anyhow::Result<ExitCode> {
+    // By this name, because it is this very file even when another one has taken its place.
+    let installed = install::install(Path::new("/proc/self/exe"), &args.directory)?;
+    tracing::info!(program = %installed.display(), "installed");
+    Ok(ExitCode::SUCCESS)
+}
+
 async fn run_launcher(args: Launch) -> anyhow::Result<ExitCode> {
     shim::hide_this_process().context("cannot hide the claim token")?;
     let stop = stop_on_signal()?;
-    let claim_token = read_token(args.exit_with_stdin.then(|| stop.clone())).await?;
+    let claim_token = if let Some(name) = &args.claim_token_env {
+        if args.exit_with_stdin {
+            stop_with_stdin(&stop);
+        }
+        token_in(name, std::env::var_os(name))?
+    } else {
+        read_token(args.exit_with_stdin.then(|| stop.clone())).await?
+    };
     let config = LauncherConfig {
         concurrent: args.concurrent.into(),
         sessions_per_pod: args.sessions_per_pod,
@@ -161,7 +193,15 @@ async fn run_launcher(args: Launch) -> anyhow::Result<ExitCode> {
         router_timeout: args.router_timeout_seconds,
         ..LauncherConfig::new(args.router, claim_token, args.directory)
     };
-    match launcher::run(config, stop).await? {
+    let ended = launcher::run(config, stop.clone()).await;
+    if args.until_stopped {
+        match &ended {
+            Ok(end) => tracing::info!(?end, "the work is done"),
+            Err(error) => tracing::error!(%error, "the launcher cannot go on"),
+        }
+        stop.cancelled().await;
+    }
+    match ended? {
         LauncherEnd::Closed | LauncherEnd::UsedUp => Ok(ExitCode::SUCCESS),
         LauncherEnd::Stopped => Ok(ExitCode::from(INTERRUPTED)),
     }
@@ -226,6 +266,18 @@ pub(super) fn stop_on_signal() -> anyhow::Result<CancellationToken> {
     Ok(stop)
 }
 
+/// The claim token in a variable.
+fn token_in(name: &str, value: Option<OsString>) -> anyhow::Result<String> {
+    let value = value.with_context(|| {
+        format!("the variable {name} is to be the pod's claim token; it is not set")
+    })?;
+    let token = value.to_str().map(str::trim).unwrap_or_default();
+    if token.is_empty() {
+        bail!("the variable {name} is to be the pod's claim token; it is empty or no text");
+    }
+    Ok(token.to_owned())
+}
+
 /// Reads the first line of standard input; then, if asked for, waits for its end and cancels.
 ///
 /// A thread of its own, because a blocked read would hold the runtime at the end.
@@ -279,5 +331,48 @@ pub(super) fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("write NAME=VALUE".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::{Args, token_in};
+
+    #[derive(Debug, Parser)]
+    struct Agent {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn refused(arguments: &[&str]) -> String {
+        let launch = ["agent", "launch", "--router=http://r", "--directory=/d"];
+        let parsed = Agent::try_parse_from(launch.iter().chain(arguments));
+        parsed
+            .err()
+            .map_or_else(String::new, |error| error.to_string())
+    }
+
+    #[test]
+    fn a_launcher_gets_its_token_in_one_way() {
+        assert_eq!(refused(&["--claim-token-stdin"]), "");
+        assert_eq!(refused(&["--claim-token-env=TOKEN"]), "");
+        assert!(refused(&[]).contains("--claim-token-stdin|--claim-token-env"));
+        let both = refused(&["--claim-token-stdin", "--claim-token-env=TOKEN"]);
+        assert!(both.contains("cannot be used with"), "{both}");
+    }
+
+    #[test]
+    fn a_variable_without_a_token_is_named() {
+        let token = |value: Option<&str>| token_in("TOKEN", value.map(Into::into));
+        assert_eq!(token(Some(" job/0/1/c0ffee\n")).unwrap(), "job/0/1/c0ffee");
+        for (value, problem) in [(None, "not set"), (Some(" "), "empty")] {
+            let error = token(value).unwrap_err().to_string();
+            assert!(
+                error.contains("TOKEN") && error.contains(problem),
+                "{error}"
+            );
+        }
     }
 }

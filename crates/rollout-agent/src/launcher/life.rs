@@ -27,8 +27,13 @@ pub(super) enum Event {
     Gone,
     /// The router did not answer for longer than the heartbeat limit.
     RouterLost(Abort),
-    /// The pod ends; the hook may take so long.
-    Stop(Abort),
+    /// The pod ends; the hook may take so long, and then the shim.
+    Stop {
+        /// With the hook's time.
+        abort: Abort,
+        /// Time for the shim to say that a cancelled session ended.
+        shim: Duration,
+    },
 }
 
 /// What is to be done.
@@ -52,6 +57,7 @@ pub(super) struct Life {
     /// When the agent is cancelled at the latest.
     cancel_at: Option<Instant>,
     give_up_at: Option<Instant>,
+    give_up_after: Duration,
 }
 
 #[derive(Debug)]
@@ -74,6 +80,7 @@ impl Life {
             hook: Hook::NotAsked,
             cancel_at: None,
             give_up_at: None,
+            give_up_after: GIVE_UP_AFTER,
         }
     }
 
@@ -111,7 +118,7 @@ impl Life {
         if self.cause.is_none() {
             self.cause = Some(Cause::Deadline);
         }
-        self.give_up_at = Some(now + self.grace + GIVE_UP_AFTER);
+        self.give_up_at = Some(now + self.grace + self.give_up_after);
         Command::Cancel
     }
 
@@ -138,7 +145,11 @@ impl Life {
             Event::RouterLost(abort) => {
                 self.abort(Cause::RouterLost, abort, Some(Duration::ZERO), now)
             }
-            Event::Stop(abort) => {
+            Event::Stop { abort, shim } => {
+                self.give_up_after = self.give_up_after.min(shim);
+                if let Some(at) = &mut self.give_up_at {
+                    *at = (*at).min(now + self.grace + shim);
+                }
                 self.cancel_no_later_than(now + seconds(abort.timeout_seconds));
                 self.abort(Cause::Stopping, abort, Some(Duration::ZERO), now)
             }

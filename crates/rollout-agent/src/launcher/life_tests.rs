@@ -35,6 +35,13 @@ fn own_abort(timeout_seconds: f64) -> Abort {
     }
 }
 
+fn stop() -> Event {
+    Event::Stop {
+        abort: own_abort(4.0),
+        shim: at(1.0),
+    }
+}
+
 fn done(abort_id: &str, result: HookResult) -> Event {
     Event::HookDone(AbortDone {
         abort_id: abort_id.to_owned(),
@@ -113,10 +120,7 @@ fn a_deadline_within_the_drain_cancels_and_the_cause_stays_the_abort() {
 fn a_pod_that_stops_gives_the_hook_a_part_of_its_time_and_no_more() {
     let start = Instant::now();
     let mut life = Life::new(None, GRACE);
-    assert!(matches!(
-        life.on(Event::Stop(own_abort(4.0)), start),
-        Some(Command::RunHook(_))
-    ));
+    assert!(matches!(life.on(stop(), start), Some(Command::RunHook(_))));
     assert_eq!(life.timer(), Some(start + at(4.0)));
     life.on(done("own", HookResult::Succeeded), start + at(1.0));
     assert_eq!(life.timer(), Some(start + at(1.0)));
@@ -124,11 +128,27 @@ fn a_pod_that_stops_gives_the_hook_a_part_of_its_time_and_no_more() {
 }
 
 #[test]
+fn a_pod_that_stops_waits_for_no_shim_beyond_its_time() {
+    let start = Instant::now();
+    let mut life = Life::new(None, GRACE);
+    life.on(stop(), start);
+    // Neither the hook nor the shim says anything.
+    assert_eq!(life.on_timer(start + at(4.0)), Command::Cancel);
+    assert_eq!(life.timer(), Some(start + at(4.0) + GRACE + at(1.0)));
+    assert_eq!(life.on_timer(start + at(5.5)), Command::GiveUp);
+    // A session that is being cancelled when the pod is told to end is not waited for longer either.
+    let mut life = Life::new(Some(start), GRACE);
+    assert_eq!(life.on_timer(start), Command::Cancel);
+    life.on(stop(), start + at(2.0));
+    assert_eq!(life.timer(), Some(start + at(2.0) + GRACE + at(1.0)));
+}
+
+#[test]
 fn a_stop_shortens_the_drain_of_an_abort_and_runs_no_second_hook() {
     let start = Instant::now();
     let mut life = Life::new(None, GRACE);
     life.on(abort(Some(600.0)), start);
-    assert_eq!(life.on(Event::Stop(own_abort(4.0)), start + at(1.0)), None);
+    assert_eq!(life.on(stop(), start + at(1.0)), None);
     life.on(done("a", HookResult::Succeeded), start + at(2.0));
     assert_eq!(life.timer(), Some(start + at(2.0)));
     assert_eq!(life.cause(), Some(Cause::Aborted));

@@ -216,7 +216,8 @@ async fn watch_events(pod: Arc<Pod>, session_id: String, events: mpsc::Sender<Ev
 async fn watch_stop(pod: Arc<Pod>, events: mpsc::Sender<Event>) {
     pod.stop.cancelled().await;
     let abort = pod.own_abort("the agent pod ends");
-    drop(events.send(Event::Stop(abort)).await);
+    let shim = pod.stop_plan.shim;
+    drop(events.send(Event::Stop { abort, shim }).await);
 }
 
 async fn watch_hook(mut report: watch::Receiver<Option<AbortDone>>, events: mpsc::Sender<Event>) {
