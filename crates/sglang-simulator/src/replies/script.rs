@@ -43,10 +43,9 @@ struct Rule {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum RawRules {
-    List(Vec<RawRule>),
-    Object { rules: Vec<RawRule> },
+#[serde(deny_unknown_fields)]
+struct RawRules {
+    rules: Vec<serde_yaml::Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -136,15 +135,26 @@ impl Rules {
     /// # Errors
     /// As [`Rules::load`].
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let raw: RawRules = serde_yaml::from_str(text).map_err(|error| {
-            Error::config("replies.script", format!("is no list of rules: {error}"))
-        })?;
-        let (RawRules::List(list) | RawRules::Object { rules: list }) = raw;
+        let refused = |problem: String| Error::config("replies.script", problem);
+        let raw: serde_yaml::Value =
+            serde_yaml::from_str(text).map_err(|error| refused(format!("is no YAML: {error}")))?;
+        let list = match raw {
+            serde_yaml::Value::Sequence(list) => list,
+            other => {
+                serde_yaml::from_value::<RawRules>(other)
+                    .map_err(|error| refused(format!("is no list of rules: {error}")))?
+                    .rules
+            }
+        };
+        if list.is_empty() {
+            return Err(refused("has no rules".into()));
+        }
         let rules = list
             .into_iter()
             .enumerate()
             .map(|(index, rule)| {
-                Rule::new(rule)
+                let rule = serde_yaml::from_value(rule).map_err(|error| error.to_string());
+                rule.and_then(Rule::new)
                     .map_err(|problem| Error::config(format!("replies.script[{index}]"), problem))
             })
             .collect::<Result<_, _>>()?;
@@ -182,6 +192,9 @@ impl Rule {
             return Err("every weight is 0".into());
         }
         for reply in &replies {
+            if reply.says_nothing() {
+                return Err("a reply says nothing: give content, tool_calls or answer".into());
+            }
             if reply
                 .answer
                 .is_some_and(|answer| answer.correct_percent > 100)
@@ -218,6 +231,14 @@ impl Rule {
 }
 
 impl Reply {
+    fn says_nothing(&self) -> bool {
+        let has_text = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
+        !has_text(&self.content)
+            && !has_text(&self.reasoning)
+            && self.tool_calls.is_empty()
+            && self.answer.is_none()
+    }
+
     fn render(
         &self,
         captures: &Captures<'_>,

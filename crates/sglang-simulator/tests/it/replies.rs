@@ -352,5 +352,15 @@ fn a_bad_script_names_its_rule() {
         refused("- match: a\n"),
         "replies.script[0]: give exactly one of reply and replies"
     );
-    assert!(refused("- mach: a\n").starts_with("replies.script: is no list of rules"));
+    assert!(
+        refused("- mach: a\n").starts_with("replies.script[0]: unknown field `mach`"),
+        "{}",
+        refused("- mach: a\n")
+    );
+    assert!(refused("a text").starts_with("replies.script: is no list of rules"));
+    assert_eq!(refused("[]"), "replies.script: has no rules");
+    assert!(
+        refused("- match: a\n  reply: {content: ''}")
+            .starts_with("replies.script[0]: a reply says nothing"),
+    );
 }
