@@ -98,6 +98,12 @@ fn function(
 /// Takes the command out of the template: the shim is what the kubelet starts.
 fn container(wanted: &AgentContainer) -> Result<(Template, Vec<String>), Refusal> {
     const AT: &str = "spec.generate.agentic.agent.container.template.spec.containers";
+    if wanted.abort.is_some() {
+        return Err(Refusal::not_supported(
+            "spec.generate.agentic.agent.container.abort",
+            "a command on abort; the program gets SIGTERM",
+        ));
+    }
     let mut template = json!(wanted.template);
     let containers = template["spec"]["containers"].as_array_mut();
     let agent = containers

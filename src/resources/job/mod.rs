@@ -113,7 +113,17 @@ impl JobObjects {
 /// # Errors
 /// The spec cannot run on a cluster.
 pub fn build(input: JobInput<'_>) -> Result<JobObjects, Refusal> {
-    let (driver, overruled) = driver_pod::build(input)?;
+    let (driver, mut overruled) = driver_pod::build(input)?;
+    if input.agents().is_some() {
+        // What is wrong with agents is said before anything runs.
+        let first = AgentPod {
+            slot: 0,
+            generation: 1,
+            image: None,
+        };
+        let (_, more) = agent_pod(input, first)?;
+        overruled.extend(more);
+    }
     Ok(JobObjects {
         driver_policy: network_policies::driver(input),
         agent_policy: input
