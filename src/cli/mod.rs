@@ -5,6 +5,7 @@ mod controller;
 mod crds;
 mod data;
 mod driver;
+mod engine_sidecar;
 mod guard;
 mod key;
 mod local;
@@ -45,8 +46,10 @@ enum Command {
     Router(router::Args),
     /// Runs the driver of one job.
     Driver(driver::Args),
-    /// Runs the launcher or the shim of an agent pod.
+    /// Runs the launcher or the shim of an agent pod, or installs this program there.
     Agent(agent::Args),
+    /// Runs beside an engine: its state, its drain, its tokenizer's files.
+    EngineSidecar(engine_sidecar::Args),
     /// Makes the operator's own key in a Secret, once; runs before the controller.
     Key(key::Args),
     /// Runs the Python plug-in host beside the driver.
@@ -63,6 +66,7 @@ impl Command {
             | Self::Router(_)
             | Self::Driver(_)
             | Self::Agent(_)
+            | Self::EngineSidecar(_)
             | Self::Key(_)
             | Self::Plugins(_) => "info",
         }
@@ -83,6 +87,7 @@ pub async fn main() -> ExitCode {
         Command::Router(args) => router::run(args).await,
         Command::Driver(args) => driver::run(args).await,
         Command::Agent(args) => agent::run(args).await,
+        Command::EngineSidecar(args) => engine_sidecar::run(args).await,
         Command::Key(args) => key::run(args).await,
         Command::Plugins(args) => plugins::run(args).await,
     };

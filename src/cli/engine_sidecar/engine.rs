@@ -1,0 +1,106 @@
+//! What the engine beside us is asked. Every question has a deadline, and none of them is `/health`.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use sglang_client::{Backoff, Client, ClientError, ClientOptions};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::drain::Seen;
+
+/// For one question.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// How long an answer holds: many routers ask for the state.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// What is known of the engine.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Known {
+    /// Its weights' version.
+    pub(super) version: Option<String>,
+    /// Whether it is paused; SGLang before 0.5.17 does not tell.
+    pub(super) paused: Option<bool>,
+    /// Why something of this is not known.
+    pub(super) error: Option<String>,
+}
+
+/// The engine.
+#[derive(Debug)]
+pub(super) struct Engine {
+    client: Client,
+    /// The latest answer; whoever asks while another one asks waits for that.
+    latest: Mutex<Option<(Instant, Known)>>,
+}
+
+impl Engine {
+    pub(super) fn new(url: &str, key: Option<String>) -> Result<Self, reqwest::Error> {
+        let options = ClientOptions {
+            token: key,
+            connect: LIMIT,
+            control: LIMIT,
+            backoff: Backoff::none(),
+            ..ClientOptions::default()
+        };
+        Ok(Self {
+            client: Client::new(url, options)?,
+            latest: Mutex::new(None),
+        })
+    }
+
+    /// What is known of it, not older than a second.
+    pub(super) async fn known(&self) -> Known {
+        let mut latest = self.latest.lock().await;
+        if let Some((at, known)) = &*latest
+            && at.elapsed() < FRESH
+        {
+            return known.clone();
+        }
+        let known = self.ask().await;
+        *latest = Some((Instant::now(), known.clone()));
+        known
+    }
+
+    async fn ask(&self) -> Known {
+        let (info, paused) = tokio::join!(self.client.model_info(), self.paused());
+        let mut known = Known::default();
+        match info {
+            Ok(info) => known.version = info.weight_version,
+            Err(error) => known.error = Some(error.to_string()),
+        }
+        match paused {
+            Ok(paused) => known.paused = paused,
+            Err(error) => known.error = Some(error.to_string()),
+        }
+        known
+    }
+
+    /// `/ready` is `/ping`, and not paused.
+    async fn paused(&self) -> Result<Option<bool>, ClientError> {
+        let get = |path: &'static str| async move {
+            let answer = self.client.send(Method::GET, path, None).await;
+            match answer {
+                Ok(_) => Ok(200),
+                Err(ClientError::Status { status, .. }) => Ok(status),
+                Err(error) => Err(error),
+            }
+        };
+        Ok(match (get("/ping").await?, get("/ready").await?) {
+            (_, 200) => Some(false),
+            (200, 503) => Some(true),
+            _ => None,
+        })
+    }
+
+    /// What it has to do.
+    pub(super) async fn look(&self) -> Seen {
+        let (loads, paused) = tokio::join!(self.client.loads(), self.paused());
+        match (loads, paused) {
+            (Err(ClientError::NotReached { .. }), _) => Seen::Gone,
+            (Err(error), _) => Seen::Unknown(error.to_string()),
+            (Ok(_), Ok(Some(true))) => Seen::Paused,
+            (Ok(loads), _) => Seen::Requests(loads.requests()),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! `rollout-operator engine-sidecar`: what runs beside an engine in its pod.
+//!
+//! ```text
+//!   kubelet (preStop) --GET /drain----------> sidecar --GET /v1/loads-----------> engine
+//!   routers ----------GET /state------------>    |  --GET /ping /ready /model_info-->
+//!   drivers, routers -GET /tokenizer/<file>-->   |  --> the model's directory
+//! ```
+//!
+//! Guarantees: everything that the engine is asked has a deadline, and `/health` is never asked: on a paused engine it fails and marks
+//! the engine as broken. A drain ends within its time. Of the model's directory only the files of a tokenizer are served.
+//!
+//! Caveats: anybody who reaches the port can start a drain; it says so in `/state` until the sidecar starts again.
+
+mod drain;
+mod engine;
+mod server;
+mod tokenizer;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use engine::Engine;
+use server::Sidecar;
+
+/// How long answers may take to end after SIGTERM.
+const LAST: Duration = Duration::from_secs(5);
+
+/// Runs beside an engine: its state, its drain before the pod ends, and its tokenizer's files.
+///
+/// Prints one line of JSON, `{"url": "..."}`, once it listens.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The engine's base URL.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:30000")]
+    engine: String,
+    /// Address to listen on.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:30001")]
+    listen: SocketAddr,
+    /// How long a drain waits for the engine's requests to end.
+    #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = super::agent::seconds)]
+    drain_seconds: Duration,
+    /// How long an engine that drains has to be without a request: routers learn only after a while that it leaves.
+    #[arg(long, value_name = "SECONDS", default_value = "4", value_parser = super::agent::seconds)]
+    settle_seconds: Duration,
+    /// Variable with the bearer token that the engine wants.
+    #[arg(long, value_name = "NAME")]
+    engine_key_env: Option<String>,
+    /// Directory of the model, whose tokenizer files are served.
+    #[arg(long, value_name = "DIR")]
+    model_dir: Option<PathBuf>,
+    /// Also end when standard input closes: then whoever started this is gone.
+    #[arg(long)]
+    exit_with_stdin: bool,
+}
+
+/// Runs the sub-command.
+pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let stop = super::agent::stop_on_signal()?;
+    if args.exit_with_stdin {
+        super::agent::stop_with_stdin(&stop);
+    }
+    let key = args.engine_key_env.as_deref().map(key_in).transpose()?;
+    let sidecar = Sidecar::new(
+        Engine::new(&args.engine, key).context("cannot make an HTTP client")?,
+        drain::Times {
+            limit: args.drain_seconds,
+            settle: args.settle_seconds,
+        },
+        args.model_dir,
+    );
+    let listener = TcpListener::bind(args.listen)
+        .await
+        .with_context(|| format!("cannot listen on {}", args.listen))?;
+    super::data::line(json!({"url": format!("http://{}", listener.local_addr()?)}))?;
+    let until = stop.clone();
+    let serving = axum::serve(listener, sidecar.routes())
+        .with_graceful_shutdown(async move { until.cancelled().await });
+    tokio::select! {
+        served = serving.into_future() => served?,
+        () = async { stop.cancelled().await; tokio::time::sleep(LAST).await } => {}
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn key_in(name: &str) -> anyhow::Result<String> {
+    let key =
+        std::env::var(name).with_context(|| format!("the engine's key in the variable {name}"))?;
+    ensure!(
+        !key.trim().is_empty(),
+        "the variable {name} is to be the engine's key; it is empty"
+    );
+    Ok(key.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests;
