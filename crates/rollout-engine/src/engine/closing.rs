@@ -102,17 +102,14 @@ impl Engine {
             self.finish(why, message);
             return;
         }
-        match self.stop {
-            Some(cause) => {
-                let (reason, message) = stopped_by(cause);
-                self.finish(reason, message);
-            }
-            None => {
-                self.mode = Mode::Sampling;
-                self.out.push(Command::Reopen {
-                    step: self.book.step,
-                });
-            }
+        if let Some(cause) = self.stop {
+            let (reason, message) = stopped_by(cause);
+            self.finish(reason, message);
+        } else {
+            self.mode = Mode::Sampling;
+            self.out.push(Command::Reopen {
+                step: self.book.step,
+            });
         }
     }
 }
