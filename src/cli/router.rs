@@ -272,3 +272,34 @@ async fn stop(with_stdin: bool, cancel: &CancellationToken) {
     cancel.cancel();
     std::future::pending::<()>().await;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Settings;
+
+    fn service(settings: &str) -> Result<String, String> {
+        let settings: Settings = serde_yaml::from_str(settings).unwrap();
+        let config = settings.to_config().map_err(|error| error.to_string())?;
+        Ok(config.engine_service.unwrap().to_string())
+    }
+
+    #[test]
+    fn engines_are_found_by_the_name_in_the_file() {
+        let name = "qwen-engines.rl.svc.cluster.local.:30000";
+        assert_eq!(service(&format!("engineService: {name}")).unwrap(), name);
+        let wrong = service("engineService: http://engines:30000").unwrap_err();
+        assert!(wrong.contains("write HOST:PORT"), "{wrong}");
+    }
+
+    #[test]
+    fn the_flag_wins_over_the_file() {
+        let of = |name: &str| Settings {
+            engine_service: Some(name.to_owned()),
+            ..Settings::default()
+        };
+        let settings = of("flag:1").or(of("file:1"));
+        assert_eq!(settings.engine_service.as_deref(), Some("flag:1"));
+        let settings = Settings::default().or(of("file:1"));
+        assert_eq!(settings.engine_service.as_deref(), Some("file:1"));
+    }
+}

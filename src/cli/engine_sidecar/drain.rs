@@ -96,7 +96,7 @@ mod tests {
     fn end(seen: impl Fn(u64) -> Seen) -> Option<(u64, End)> {
         let start = Instant::now();
         let times = Times {
-            limit: Duration::from_secs(60),
+            limit: Duration::from_mins(1),
             settle: Duration::from_secs(4),
         };
         let mut drain = Drain::new(times, start);

@@ -80,7 +80,7 @@ impl Pod {
     }
 
     async fn running(&self, count: usize) {
-        eventually(|| usize::try_from(self.simulator.state().running) == Ok(count)).await;
+        eventually(|| self.simulator.state().running == count).await;
     }
 
     /// Waits until the engine was asked for its load so often.

@@ -165,9 +165,7 @@ impl Driver {
             let watch = watch_demand(router.clone(), board.clone());
             let over = over.clone();
             serving.spawn(async move {
-                over.run_until_cancelled_owned(watch)
-                    .await
-                    .unwrap_or_default()
+                over.run_until_cancelled_owned(watch).await;
             });
         }
         let files = Arc::clone(&output);

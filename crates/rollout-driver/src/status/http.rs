@@ -37,10 +37,10 @@ pub(crate) async fn serve(listener: TcpListener, server: Server, over: Cancellat
         .route("/health", get(|| async { "ok" }))
         .route("/pod-ended", post(pod_ended))
         .with_state(server);
-    let served = axum::serve(listener, app)
+    let ended = axum::serve(listener, app)
         .with_graceful_shutdown(async move { over.cancelled().await })
         .await;
-    if let Err(error) = served {
+    if let Err(error) = ended {
         tracing::warn!(%error, "the status server ended");
     }
 }
