@@ -22,7 +22,7 @@ for line in sys.stdin:
 }
 
 tests() {
-  timeout --foreground "$patience" bash "$cluster" in env RUST_BACKTRACE=1 \
+  timeout --foreground "$patience" bash "$cluster" in env RUST_BACKTRACE=0 \
     ROLLOUT_TEST_HELM="$(home_of helm)/helm" ROLLOUT_TEST_MONITORING="$(home_of monitoring)/servicemonitors.yaml" "$program" "$@" 9>&-
 }
 
