@@ -63,6 +63,8 @@ pub mod annotations {
     pub const REVISION: &str = "rollout-operator.dev/revision";
     /// The Pod template that a Deployment of engines was rendered with, so that another version of the operator leaves its Pods alone.
     pub const TEMPLATE: &str = "rollout-operator.dev/template";
+    /// Hash of the secrets and settings that were applied before this object, which the operator writes and never reads.
+    pub const SETTINGS: &str = "rollout-operator.dev/settings";
     /// Keeps the cluster autoscaler from evicting a busy Pod.
     pub const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
     /// Keeps Argo CD from showing a Pod that does not restart as progressing for ever.

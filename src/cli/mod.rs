@@ -61,8 +61,9 @@ impl Command {
     fn log_level(&self) -> &'static str {
         match self {
             Self::Local(_) | Self::Validate(_) | Self::Crds(_) | Self::Samples(_) => "warn",
-            Self::Controller(_)
-            | Self::SimulateEngine(_)
+            // The client logs every answer of 500, which is told by whoever asked.
+            Self::Controller(_) => "info,kube_client::client::builder=off",
+            Self::SimulateEngine(_)
             | Self::Router(_)
             | Self::Driver(_)
             | Self::Agent(_)

@@ -9,3 +9,5 @@ mod definitions;
 mod manifests;
 #[cfg(test)]
 mod packaging;
+#[cfg(test)]
+mod runtime;

@@ -7,4 +7,4 @@ mod observe;
 mod reconciler;
 mod status;
 
-pub use reconciler::{Context, PoolReconciler};
+pub use reconciler::{Context, OfPool, PoolReconciler};

@@ -8,11 +8,12 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use kube::core::{DeserializeGuard, ObjectMeta};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::observe;
 use super::status::{Change, StatusWriter, Target};
 use crate::api::conditions::reasons;
-use crate::api::meta::{self, labels};
+use crate::api::meta::{self, annotations, labels};
 use crate::api::pool::{SGLangPool, SGLangPoolSpec, SGLangPoolStatus};
 use crate::api::support;
 use crate::api::validate::{self, Violation};
@@ -145,14 +146,23 @@ impl PoolReconciler {
         let built = built(&objects, target);
         let mut next = Next::OnChange;
         let mut wanted = BTreeSet::new();
-        for object in objects.into_objects() {
+        let children = &self.context.children;
+        let is_read =
+            |object: &Object| children.has(object.kind().api_version(), object.kind().name());
+        let mut objects = objects.into_objects();
+        let settings = fingerprint(objects.iter().filter(|object| !is_read(object)));
+        let settled = note_settings(&mut objects, &settings, |last| self.cached(last))?;
+        for object in objects {
+            // Applied before the last object, which says so.
+            if settled && !is_read(&object) {
+                continue;
+            }
             let outcome = self.apply_one(&object).await?;
             if let Outcome::Later(wait) = outcome {
                 next = Next::After(wait);
             }
             wanted.insert(Identity::of(&object.value)?);
         }
-        let children = &self.context.children;
         let found = children.labelled(&target.namespace, labels::POOL, &target.name);
         let victims = prune::unwanted(&target.uid, &wanted, &found);
         prune::delete(&self.context.calls, &victims).await?;
@@ -165,8 +175,12 @@ impl PoolReconciler {
         if !context.children.has(kind.api_version(), kind.name()) {
             return context.applier.apply_unread(&object.value).await;
         }
-        let cached = context.children.get(&Identity::of(&object.value)?);
+        let cached = self.cached(object)?;
         context.applier.apply(&object.value, cached.as_ref()).await
+    }
+
+    fn cached(&self, object: &Object) -> Result<Option<Value>, Error> {
+        Ok(self.context.children.get(&Identity::of(&object.value)?))
     }
 
     async fn update_status(
@@ -259,6 +273,31 @@ impl PoolReconciler {
             .await?;
         Ok(Next::OnChange)
     }
+}
+
+/// Notes on the last object, a Deployment, which secrets and settings were applied before it. Answers whether the live one says the same:
+/// then they need not be sent, also by a process that has just started and may not read them.
+fn note_settings(
+    objects: &mut [Object],
+    settings: &str,
+    live: impl FnOnce(&Object) -> Result<Option<Value>, Error>,
+) -> Result<bool, Error> {
+    let Some(last) = objects.last_mut() else {
+        return Ok(false);
+    };
+    let live = live(last)?.unwrap_or_default();
+    let same = live["metadata"]["annotations"][annotations::SETTINGS] == settings
+        && live["metadata"]["ownerReferences"] == last.value["metadata"]["ownerReferences"];
+    last.value["metadata"]["annotations"][annotations::SETTINGS] = json!(settings);
+    Ok(same)
+}
+
+fn fingerprint<'a>(objects: impl Iterator<Item = &'a Object>) -> String {
+    let digest = objects.fold(Sha256::new(), |digest, object| {
+        digest.chain_update(object.value.to_string())
+    });
+    let bytes = digest.finalize();
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Everything that is wrong with a spec, as the offline checks say it, and what is not built.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use axum::http::header::{HeaderValue, USER_AGENT};
 use axum::http::{Method, Request, Response};
 use kube::client::{Body, ClientBuilder};
 use kube::{Client, Config};
@@ -22,6 +23,11 @@ pub async fn connect(metrics: Arc<Metrics>) -> Result<Client, kube::Error> {
     let mut config = Config::infer().await.map_err(kube::Error::InferConfig)?;
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT);
+    // Who reads an audit log sees who it was.
+    let agent = concat!("rollout-operator/", env!("CARGO_PKG_VERSION"));
+    config
+        .headers
+        .push((USER_AGENT, HeaderValue::from_static(agent)));
     let layer = Counted { metrics };
     Ok(ClientBuilder::try_from(config)?.with_layer(&layer).build())
 }

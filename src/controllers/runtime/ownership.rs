@@ -121,7 +121,8 @@ impl Walk {
             let there = live.and_then(|live| live.get(name));
             match owned.get(&format!("f:{name}")) {
                 Some(fields) => below.value(value, there, fields)?,
-                None if is_zero(value) => {}
+                // Left out when it was written, and so never owned.
+                None if is_zero(value) && there.is_none_or(is_zero) => {}
                 None => return Err(Difference::Taken(below.path)),
             }
         }

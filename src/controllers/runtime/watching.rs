@@ -161,8 +161,8 @@ where
 
 /// Leaves of managed fields what says which fields are ours.
 fn strip<K: Resource>(object: &mut K) {
-    let managed = object.meta_mut().managed_fields.take();
-    let ours: Vec<_> = managed
+    let all = object.meta_mut().managed_fields.take();
+    let ours: Vec<_> = all
         .into_iter()
         .flatten()
         .filter(|entry| {

@@ -24,7 +24,7 @@ fn labels_annotations_finalizers_and_field_managers() {
             "labels": [labels::POOL, labels::JOB, labels::JOB_UID, labels::ATTEMPT, labels::SLOT, labels::GENERATION, labels::COMPONENT,
                 labels::APP_NAME, labels::APP_INSTANCE, labels::APP_COMPONENT, labels::APP_PART_OF, labels::APP_MANAGED_BY,
                 labels::APP_VERSION, labels::KUEUE_QUEUE, labels::KUEUE_PRIORITY],
-            "annotations": [annotations::REVISION, annotations::TEMPLATE, annotations::SAFE_TO_EVICT, annotations::ARGO_IGNORE_RESTART_POLICY],
+            "annotations": [annotations::REVISION, annotations::TEMPLATE, annotations::SETTINGS, annotations::SAFE_TO_EVICT, annotations::ARGO_IGNORE_RESTART_POLICY],
             "finalizers": [finalizers::TEARDOWN, finalizers::LAST_WORD],
             "fieldManagers": [field_managers::POOL, field_managers::POOL_STATUS, field_managers::JOB, field_managers::JOB_STATUS],
         })

@@ -1,0 +1,9 @@
+//! The controllers' runtime against the real API server.
+
+mod apply;
+mod controller;
+mod election;
+mod pools;
+mod prune;
+mod refusals;
+mod settled;

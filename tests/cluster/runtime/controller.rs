@@ -1,0 +1,132 @@
+//! A controller as a process of its own, in a namespace of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::Instant;
+
+/// Longest wait for something that should happen at once.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A controller that ends with the test.
+pub(super) struct Controller {
+    child: Child,
+    pub(super) url: String,
+    log: PathBuf,
+    _home: TempDir,
+}
+
+impl Controller {
+    /// Starts one that looks at a namespace alone.
+    pub(super) async fn start(namespace: &str, more: &[&str]) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let key = home.path().join("key");
+        std::fs::write(&key, [7; 32]).unwrap();
+        let log = home.path().join("log");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_rollout-operator"))
+            .args(["controller", "--image", "localhost/rollout-operator:dev"])
+            .args([
+                "--namespace",
+                namespace,
+                "--listen",
+                "127.0.0.1:0",
+                "--key-file",
+            ])
+            .arg(&key)
+            .args(more)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(&log).unwrap())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await;
+        let Ok(Ok(Some(line))) = line else {
+            panic!("the controller did not start: {}", read(&log));
+        };
+        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+        Self {
+            child,
+            url: line["url"].as_str().unwrap().to_owned(),
+            log,
+            _home: home,
+        }
+    }
+
+    /// Starts one, and waits until it is ready.
+    pub(super) async fn ready(namespace: &str, more: &[&str]) -> Self {
+        let controller = Self::start(namespace, more).await;
+        until("the controller is ready", &controller, async || {
+            controller.get("/readyz").await.as_deref() == Some("ready\n")
+        })
+        .await;
+        controller
+    }
+
+    /// A page; none: nobody answers, or not with success.
+    pub(super) async fn get(&self, path: &str) -> Option<String> {
+        let request = reqwest::Client::new()
+            .get(format!("{}{path}", self.url))
+            .timeout(Duration::from_secs(2));
+        let answer = request.send().await.ok()?.error_for_status().ok()?;
+        answer.text().await.ok()
+    }
+
+    /// A figure of `/metrics`, by its name and labels; 0: it is not there.
+    pub(super) async fn figure(&self, name: &str) -> f64 {
+        let page = self.get("/metrics").await.unwrap_or_default();
+        let line = page
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map_or(0.0, |value| value.parse().unwrap())
+    }
+
+    pub(super) async fn leads(&self) -> bool {
+        self.figure("rollout_operator_leader").await > 0.0
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id().unwrap()).unwrap();
+        kill(Pid::from_raw(pid), signal).unwrap();
+    }
+
+    /// Waits for its end.
+    pub(super) async fn end(&mut self) -> ExitStatus {
+        tokio::time::timeout(PATIENCE, self.child.wait())
+            .await
+            .unwrap_or_else(|_| panic!("the controller did not end: {}", read(&self.log)))
+            .unwrap()
+    }
+
+    pub(super) fn log(&self) -> String {
+        read(&self.log)
+    }
+}
+
+fn read(file: &Path) -> String {
+    std::fs::read_to_string(file).unwrap_or_default()
+}
+
+/// Waits until something holds; says what did not, with the controller's log.
+pub(super) async fn until(
+    what: &str,
+    controller: &Controller,
+    mut holds: impl AsyncFnMut() -> bool,
+) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds().await {
+        assert!(
+            Instant::now() < deadline,
+            "not in time: {what}\n{}",
+            controller.log()
+        );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}

@@ -1,0 +1,118 @@
+//! A settled cluster: the operator writes nothing, which the API server's own audit log says.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kube::api::{Patch, PatchParams};
+use rollout_operator::api::meta;
+use rollout_operator::controllers::runtime::calls::Identity;
+use serde_json::{Value, json};
+
+use super::controller::{Controller, until};
+use super::pools::{condition, create, pool};
+use crate::api::{client, namespace, objects};
+
+/// How long nothing must happen.
+const QUIET: Duration = Duration::from_secs(20);
+
+/// Writes of the operator in a namespace, but for leases: verb, code and URL.
+fn writes(namespace: &str) -> Vec<String> {
+    let kubeconfig = PathBuf::from(std::env::var_os("KUBECONFIG").unwrap());
+    let log = kubeconfig.parent().unwrap().join("log/audit.log");
+    let text = std::fs::read_to_string(&log).unwrap();
+    let entries = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    entries
+        .filter(|entry| {
+            let agent = entry["userAgent"].as_str().unwrap_or_default();
+            let resource = &entry["objectRef"]["resource"];
+            agent.starts_with("rollout-operator/")
+                && entry["objectRef"]["namespace"] == namespace
+                && resource != "leases"
+        })
+        .map(|entry| {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            format!(
+                "{} {} {}",
+                text(&entry["verb"]),
+                entry["responseStatus"]["code"],
+                text(&entry["requestURI"])
+            )
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn a_settled_cluster_sees_no_write_also_after_a_restart_and_one_after_drift() {
+    let client = client().await;
+    let namespace = namespace(&client, "quiet").await;
+    let election = ["--leader-elect", "--lease-namespace", &namespace];
+    let mut controller = Controller::ready(&namespace, &election).await;
+    let api = objects(&client, &namespace, meta::POOL_KIND);
+    for number in 0..4 {
+        let spec = json!({"replicas": 0, "engine": {"simulator": {}}});
+        create(&client, &pool(&namespace, &format!("good-{number}"), &spec)).await;
+        let spec =
+            json!({"replicas": 1, "engine": {"simulator": {}}, "idle": {"afterSeconds": 60}});
+        create(&client, &pool(&namespace, &format!("bad-{number}"), &spec)).await;
+    }
+    for number in 0..4 {
+        let (good, bad) = (format!("good-{number}"), format!("bad-{number}"));
+        until("the good pools are ready", &controller, async || {
+            condition(&api, &good, "Ready").await == "True/AsExpected"
+        })
+        .await;
+        until("the bad pools are stalled", &controller, async || {
+            condition(&api, &bad, "Stalled").await == "True/NotSupported"
+        })
+        .await;
+    }
+    // Nothing is left in its queue.
+    until("it is settled", &controller, async || {
+        let before = writes(&namespace).len();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        writes(&namespace).len() == before
+    })
+    .await;
+    let made = writes(&namespace);
+    assert!(made.len() > 8, "the audit log shows too little: {made:#?}");
+    // There is no condition for nothing: a while of it is watched.
+    tokio::time::sleep(QUIET).await;
+    assert_eq!(writes(&namespace)[made.len()..], [""; 0]);
+
+    controller.signal(nix::sys::signal::Signal::SIGTERM);
+    assert!(controller.end().await.success());
+    let controller = Controller::ready(&namespace, &election).await;
+    until("it has looked at everything", &controller, async || {
+        let name = r#"rollout_operator_reconciles_total{kind="SGLangPool",result="ok"}"#;
+        controller.figure(name).await >= 8.0
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(writes(&namespace)[made.len()..], [""; 0], "a restart wrote");
+
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"namespace": namespace, "name": "good-0-engines"}});
+    let services = Identity::of(&service).unwrap().api(&client);
+    let patch = json!({"metadata": {"labels": {"rollout-operator.dev/component": "drifted"}}});
+    services
+        .patch(
+            "good-0-engines",
+            &PatchParams::default(),
+            &Patch::Merge(&patch),
+        )
+        .await
+        .unwrap();
+    until("it is repaired", &controller, async || {
+        let service = services.get("good-0-engines").await.unwrap();
+        service.metadata.labels.unwrap()["rollout-operator.dev/component"] != "drifted"
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let repairs = writes(&namespace)[made.len()..].to_vec();
+    assert_eq!(repairs.len(), 1, "{repairs:#?}");
+    assert!(
+        repairs[0].contains("services/good-0-engines"),
+        "{repairs:#?}"
+    );
+}

@@ -1,0 +1,109 @@
+//! Conditions over time, and what is told about them.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::jiff::Timestamp;
+use rollout_operator::api::conditions::{reasons, types};
+use rollout_operator::controllers::runtime::events::{Note, notes};
+use rollout_operator::plan::conditions::{Claim, merge};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn ready(holds: bool, reason: &'static str, message: &str) -> Vec<Claim> {
+    vec![Claim::new(types::READY, holds, reason, message)]
+}
+
+#[test]
+fn the_time_is_that_of_the_last_turn() {
+    let first = merge(&[], ready(false, reasons::STARTING, "a"), 1, at(10));
+    let second = merge(&first, ready(false, reasons::SUSPENDED, "b"), 2, at(20));
+    assert_eq!(second[0].last_transition_time.0, at(10));
+    assert_eq!(
+        (second[0].reason.as_str(), second[0].message.as_str()),
+        ("Suspended", "b")
+    );
+    assert_eq!(second[0].observed_generation, Some(2));
+    let third = merge(&second, ready(true, reasons::AS_EXPECTED, ""), 2, at(30));
+    assert_eq!(third[0].last_transition_time.0, at(30));
+    // What nobody claims is gone.
+    assert_eq!(merge(&third, Vec::new(), 2, at(40)), []);
+}
+
+#[test]
+fn times_and_messages_are_as_the_api_server_keeps_them() {
+    let fine = Timestamp::from_millisecond(10_500).unwrap();
+    let long = "ä".repeat(5000);
+    let made = merge(&[], ready(true, reasons::AS_EXPECTED, &long), 1, fine);
+    assert_eq!(made[0].last_transition_time.0, at(10));
+    assert!(made[0].message.len() <= 4096);
+    assert!(made[0].message.ends_with("ä..."));
+    let stored: Condition =
+        serde_json::from_value(serde_json::to_value(&made[0]).unwrap()).unwrap();
+    assert_eq!(stored, made[0]);
+}
+
+fn told(before: Vec<Claim>, after: Vec<Claim>) -> Vec<(bool, String)> {
+    let before = merge(&[], before, 1, at(1));
+    let after = merge(&before, after, 1, at(2));
+    notes(&before, &after)
+        .into_iter()
+        .map(
+            |Note {
+                 warning,
+                 about,
+                 reason,
+                 ..
+             }| (warning, format!("{about}/{reason}")),
+        )
+        .collect()
+}
+
+#[test]
+fn events_tell_turns_and_new_reasons_and_nothing_twice() {
+    let stalled = |holds: bool, reason, message: &str| {
+        vec![Claim::new(types::STALLED, holds, reason, message)]
+    };
+    let quiet = stalled(false, reasons::AS_EXPECTED, "");
+    assert_eq!(told(Vec::new(), quiet.clone()), []);
+    let bad = stalled(true, reasons::INVALID_SPEC, "x");
+    assert_eq!(
+        told(quiet.clone(), bad.clone()),
+        [(true, "Stalled/InvalidSpec".to_owned())]
+    );
+    // Other words for the same reason are no news.
+    assert_eq!(
+        told(bad.clone(), stalled(true, reasons::INVALID_SPEC, "y")),
+        []
+    );
+    let other = stalled(true, reasons::QUOTA_EXCEEDED, "z");
+    assert_eq!(
+        told(bad.clone(), other),
+        [(true, "Stalled/QuotaExceeded".to_owned())]
+    );
+    assert_eq!(told(bad, quiet), [(false, "Stalled/AsExpected".to_owned())]);
+
+    let up = ready(true, reasons::AS_EXPECTED, "");
+    assert_eq!(
+        told(Vec::new(), up.clone()),
+        [(false, "Ready/AsExpected".to_owned())]
+    );
+    let down = ready(false, reasons::STARTING, "");
+    assert_eq!(
+        told(up, down.clone()),
+        [(true, "Ready/Starting".to_owned())]
+    );
+    assert_eq!(told(down, ready(false, reasons::SUSPENDED, "")), []);
+    let moving = vec![Claim::new(
+        types::RECONCILING,
+        true,
+        reasons::PROGRESSING,
+        "",
+    )];
+    assert_eq!(told(Vec::new(), moving), []);
+    let resting = vec![Claim::new(types::SUSPENDED, true, reasons::SUSPENDED, "")];
+    assert_eq!(
+        told(Vec::new(), resting),
+        [(false, "Suspended/Suspended".to_owned())]
+    );
+}

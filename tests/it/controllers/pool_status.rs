@@ -1,0 +1,263 @@
+//! A pool's status, from what its Deployments and Pods say.
+
+use k8s_openapi::jiff::Timestamp;
+use rollout_operator::api::conditions::reasons;
+use rollout_operator::api::pool::{SGLangPoolSpec, SGLangPoolStatus};
+use rollout_operator::plan::pool::{
+    Built, EnginePod, Observed, Trouble, Verdict, Workload, status,
+};
+use serde_json::{Value, json};
+
+fn spec(value: Value) -> SGLangPoolSpec {
+    serde_json::from_value(value).unwrap()
+}
+
+fn two() -> SGLangPoolSpec {
+    spec(json!({"replicas": 2, "engine": {"simulator": {}}}))
+}
+
+fn workload(replicas: i32, ready: i32, updated: i32) -> Option<Workload> {
+    Some(Workload {
+        is_current: true,
+        replicas,
+        ready,
+        updated,
+        failure: None,
+    })
+}
+
+fn engine(name: &str, revision: &str) -> EnginePod {
+    EnginePod {
+        name: name.to_owned(),
+        url: Some(format!("http://{name}:30000")),
+        ready: true,
+        revision: Some(revision.to_owned()),
+        trouble: None,
+    }
+}
+
+fn applied() -> Verdict {
+    Verdict::Applied(Built {
+        revision: Some("new".to_owned()),
+        selector: Some("a=b".to_owned()),
+        endpoint: None,
+        overruled: Vec::new(),
+    })
+}
+
+fn made(spec: &SGLangPoolSpec, verdict: &Verdict, observed: &Observed) -> SGLangPoolStatus {
+    let before = SGLangPoolStatus::default();
+    status(spec, &before, 3, verdict, observed, Timestamp::UNIX_EPOCH)
+}
+
+/// `type=status/reason` of each condition, but for those that are False as expected.
+fn shown(status: &SGLangPoolStatus) -> Vec<String> {
+    let conditions = status.conditions.iter();
+    conditions
+        .filter(|condition| condition.status != "False" || condition.reason != reasons::AS_EXPECTED)
+        .map(|condition| {
+            format!(
+                "{}={}/{}",
+                condition.type_, condition.status, condition.reason
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn a_pool_is_ready_when_every_engine_is_of_the_current_spec_and_ready() {
+    let full = Observed {
+        engines: workload(2, 2, 2),
+        pods: vec![engine("b", "new"), engine("a", "new")],
+        bound_jobs: 3,
+        ..Observed::default()
+    };
+    let ready = made(&two(), &applied(), &full);
+    assert_eq!(
+        shown(&ready),
+        [
+            "Ready=True/AsExpected",
+            "Available=True/AsExpected",
+            "EnginesReady=True/AsExpected"
+        ]
+    );
+    assert_eq!(ready.observed_generation, 3);
+    assert_eq!(
+        (ready.replicas, ready.ready_replicas, ready.updated_replicas),
+        (2, 2, 2)
+    );
+    assert_eq!(ready.display.unwrap().engines.as_deref(), Some("2/2"));
+    assert_eq!(ready.bound_jobs, 3);
+    let names: Vec<_> = ready
+        .engines
+        .iter()
+        .map(|engine| engine.name.as_str())
+        .collect();
+    assert_eq!(names, ["a", "b"]);
+    for (replicas, ready, updated) in [(2, 1, 2), (3, 2, 2), (2, 2, 1), (1, 1, 1), (0, 0, 0)] {
+        let observed = Observed {
+            engines: workload(replicas, ready, updated),
+            ..Observed::default()
+        };
+        let status = made(&two(), &applied(), &observed);
+        assert!(
+            shown(&status).contains(&"Ready=False/Starting".to_owned()),
+            "{replicas} {ready} {updated}"
+        );
+        assert!(shown(&status).contains(&"Reconciling=True/Progressing".to_owned()));
+    }
+    // What a Deployment says about the spec before says nothing.
+    let mut stale = full;
+    stale.engines.as_mut().unwrap().is_current = false;
+    assert!(shown(&made(&two(), &applied(), &stale)).contains(&"Ready=False/Starting".to_owned()));
+}
+
+#[test]
+fn a_rolling_update_names_the_revision_that_still_runs() {
+    let observed = Observed {
+        engines: workload(3, 2, 1),
+        pods: vec![engine("a", "old"), engine("b", "new")],
+        ..Observed::default()
+    };
+    let status = made(&two(), &applied(), &observed);
+    assert_eq!(status.current_revision.as_deref(), Some("old"));
+    assert_eq!(status.update_revision.as_deref(), Some("new"));
+}
+
+#[test]
+fn what_a_person_must_do_is_told_and_not_together_with_progress() {
+    let trouble = |reason, message: &str| Trouble {
+        reason,
+        message: message.to_owned(),
+    };
+    let mut stuck = engine("a", "new");
+    stuck.ready = false;
+    stuck.trouble = Some(trouble(reasons::IMAGE_PULL_FAILED, "no such image"));
+    let pull = Observed {
+        engines: workload(2, 1, 2),
+        pods: vec![stuck.clone(), engine("b", "new")],
+        ..Observed::default()
+    };
+    let mut refused = Observed {
+        engines: workload(0, 0, 0),
+        ..Observed::default()
+    };
+    refused.engines.as_mut().unwrap().failure =
+        Some("pods is forbidden: exceeded quota: q".to_owned());
+    let invalid = Verdict::Refused(trouble(reasons::INVALID_SPEC, "spec.x: no"));
+    for (verdict, observed, reason) in [
+        (applied(), &pull, "ImagePullFailed"),
+        (applied(), &refused, "QuotaExceeded"),
+        (invalid, &Observed::default(), "InvalidSpec"),
+    ] {
+        let shown = shown(&made(&two(), &verdict, observed));
+        assert!(
+            shown.contains(&format!("Stalled=True/{reason}")),
+            "{shown:?}"
+        );
+        assert!(
+            shown.contains(&format!("Ready=False/{reason}")),
+            "{shown:?}"
+        );
+        assert!(
+            !shown.iter().any(|line| line.starts_with("Reconciling")),
+            "{shown:?}"
+        );
+    }
+    // One that is left from before, while all that are wanted are there.
+    let over = Observed {
+        engines: workload(2, 2, 2),
+        pods: vec![stuck, engine("b", "new"), engine("c", "new")],
+        ..Observed::default()
+    };
+    assert!(shown(&made(&two(), &applied(), &over)).contains(&"Ready=True/AsExpected".to_owned()));
+}
+
+#[test]
+fn a_suspended_pool_is_suspended_once_its_last_engine_is_gone() {
+    let suspended = spec(json!({"suspend": true, "replicas": 2, "engine": {"simulator": {}}}));
+    let leaving = Observed {
+        engines: workload(0, 0, 0),
+        pods: vec![engine("a", "new")],
+        ..Observed::default()
+    };
+    let status = made(&suspended, &applied(), &leaving);
+    assert!(
+        !shown(&status)
+            .iter()
+            .any(|line| line.starts_with("Suspended=True"))
+    );
+    let gone = Observed {
+        engines: workload(0, 0, 0),
+        ..Observed::default()
+    };
+    let lines = shown(&made(&suspended, &applied(), &gone));
+    assert!(
+        lines.contains(&"Suspended=True/Suspended".to_owned()),
+        "{lines:?}"
+    );
+    assert!(
+        lines.contains(&"Ready=False/Suspended".to_owned()),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn a_router_that_is_asked_for_counts() {
+    let with_router =
+        spec(json!({"replicas": 1, "engine": {"simulator": {}}, "router": {"replicas": 1}}));
+    let mut observed = Observed {
+        engines: workload(1, 1, 1),
+        ..Observed::default()
+    };
+    let lines = shown(&made(&with_router, &applied(), &observed));
+    assert!(
+        lines.contains(&"RouterReady=False/Starting".to_owned()),
+        "{lines:?}"
+    );
+    assert!(
+        lines.contains(&"Ready=False/Starting".to_owned()),
+        "{lines:?}"
+    );
+    observed.router = workload(1, 1, 1);
+    let lines = shown(&made(&with_router, &applied(), &observed));
+    assert!(
+        lines.contains(&"RouterReady=True/AsExpected".to_owned()),
+        "{lines:?}"
+    );
+    assert!(
+        lines.contains(&"Ready=True/AsExpected".to_owned()),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn a_status_is_bounded_and_the_same_for_the_same_world() {
+    let pods: Vec<_> = (0..1000)
+        .map(|number| engine(&format!("e-{number:04}"), "new"))
+        .collect();
+    let mut shuffled = pods.clone();
+    shuffled.reverse();
+    let of = |pods: Vec<EnginePod>| {
+        let observed = Observed {
+            engines: workload(2, 2, 2),
+            pods,
+            ..Observed::default()
+        };
+        made(&two(), &applied(), &observed)
+    };
+    let status = of(pods);
+    assert_eq!(status.engines.len(), 64);
+    assert_eq!(status, of(shuffled));
+    // A second look at the same world changes nothing, the clock included.
+    let observed = Observed {
+        engines: workload(2, 2, 2),
+        ..Observed::default()
+    };
+    let first = made(&two(), &applied(), &observed);
+    let later = Timestamp::from_second(1000).unwrap();
+    assert_eq!(
+        self::status(&two(), &first, 3, &applied(), &observed, later),
+        first
+    );
+}
