@@ -3,6 +3,8 @@
 //! A container that dies is started again in place, and finds ledger and settings as they were. The finalizer holds the Pod until its last word is in
 //! the job's status.
 
+use std::path::Path;
+
 use serde_json::{Map, Value, json};
 
 use super::claims::CLAIM_SECRET;
@@ -15,6 +17,9 @@ use crate::resources::pool::{AGENTS_PORT, CONTROL_TOKEN, SECRETS, liveness, pull
 use crate::resources::probes::{self, Pace};
 use crate::resources::volumes::{self, Mounted};
 use crate::resources::{Kind, Object, Refusal, names, security};
+
+/// The main container.
+const DRIVER: &str = "driver";
 
 /// The Pod, and the paths of what templates wanted and did not get.
 pub(super) fn build(input: JobInput<'_>) -> Result<(Object, Vec<String>), Refusal> {
@@ -34,6 +39,7 @@ pub(super) fn build(input: JobInput<'_>) -> Result<(Object, Vec<String>), Refusa
     let mut pod = overlay::pod(parts(input)?, &layers);
     security::allow_chosen_root(&mut pod.spec);
     security::no_credentials(&pod.spec, security::Trust::Ours, "spec.driver.template")?;
+    files_are_mounted(input, &pod.spec)?;
     let below_container = format!(".spec.initContainers[{}]", plugins::CONTAINER);
     let overruled = pod
         .overruled
@@ -118,7 +124,7 @@ fn parts(input: JobInput<'_>) -> Result<PodParts, Refusal> {
     let mut defaults = json!({
         "securityContext": security::pod(),
         "initContainers": default_sidecars,
-        "containers": [{"name": "driver", "resources": resources}],
+        "containers": [{"name": DRIVER, "resources": resources}],
     });
     if !input.rendering.image_pull_secrets.is_empty() {
         defaults["imagePullSecrets"] = json!(pull_secrets(input.rendering));
@@ -135,7 +141,7 @@ fn parts(input: JobInput<'_>) -> Result<PodParts, Refusal> {
             "volumes": volumes,
             "initContainers": owned_sidecars,
             "containers": [{
-                "name": "driver",
+                "name": DRIVER,
                 "image": input.rendering.image,
                 "args": ["driver", format!("--config={SETTINGS}/{DRIVER_FILE}")],
                 "ports": [{"name": "status", "containerPort": STATUS_PORT, "protocol": "TCP"}],
@@ -146,6 +152,39 @@ fn parts(input: JobInput<'_>) -> Result<PodParts, Refusal> {
             }],
         }),
     })
+}
+
+/// A `file://` URL is a path in the driver's container. Without a volume there, a data set cannot be read, and samples would go with the Pod.
+fn files_are_mounted(input: JobInput<'_>, spec: &Value) -> Result<(), Refusal> {
+    let output = input.spec.output.as_ref();
+    for (field, url) in [
+        ("spec.dataset.url", input.spec.dataset.url.as_deref()),
+        (
+            "spec.output.url",
+            output.and_then(|output| output.url.as_deref()),
+        ),
+    ] {
+        let Some(path) = url.and_then(|url| url.strip_prefix("file://")) else {
+            continue;
+        };
+        let containers = spec["containers"].as_array().into_iter().flatten();
+        let mut mounts = containers
+            .filter(|container| container["name"] == DRIVER)
+            .flat_map(|driver| driver["volumeMounts"].as_array().into_iter().flatten());
+        let is_mounted = mounts.any(|mount| {
+            let directory = mount["mountPath"].as_str().unwrap_or_default();
+            Path::new(path).starts_with(directory)
+        });
+        if !is_mounted {
+            return Err(Refusal::invalid(
+                field,
+                format!(
+                    "nothing is mounted at {path} in the driver's container: mount a volume there in spec.driver.template, or use persistentVolumeClaim"
+                ),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// With the pool's name: its policy lets the driver in by it.

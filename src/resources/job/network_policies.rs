@@ -55,17 +55,15 @@ pub(super) fn agents(input: JobInput<'_>, agentic: &Agentic) -> Object {
     ];
     let wanted = agentic.network_policy.clone().unwrap_or_default();
     egress.extend(wanted.egress.iter().map(|rule| json!(rule)));
-    let ingress: Vec<Value> = if wanted.allow_from.is_empty() {
-        Vec::new()
-    } else {
-        vec![json!({"from": wanted.allow_from})]
-    };
-    let body = json!({"spec": {
+    let mut body = json!({"spec": {
         "podSelector": {"matchLabels": labels::of_job(job, Component::Agent)},
+        // Without a rule for what comes in, nothing does.
         "policyTypes": ["Ingress", "Egress"],
-        "ingress": ingress,
         "egress": egress,
     }});
+    if !wanted.allow_from.is_empty() {
+        body["spec"]["ingress"] = json!([{"from": wanted.allow_from}]);
+    }
     let name = names::agent_policy(job);
     input.object(Kind::NetworkPolicy, name, Some(Component::Agent), body)
 }

@@ -1,8 +1,8 @@
 //! Where a template wants something else than what the operator owns.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::merge::{ListRule, is_same, list_rule};
+use super::merge::{HANDLERS, ListRule, is_same, list_rule};
 
 /// Adds the paths at which `wanted` differs from `owned`.
 pub(super) fn find(wanted: &Value, owned: &Value, at: &str, found: &mut Vec<String>) {
@@ -12,6 +12,16 @@ pub(super) fn find(wanted: &Value, owned: &Value, at: &str, found: &mut Vec<Stri
         }
         return;
     };
+    let has = |members: &Map<String, Value>, handler: &&str| members.contains_key(*handler);
+    if HANDLERS.iter().any(|handler| has(owned, handler))
+        && HANDLERS
+            .iter()
+            .any(|handler| has(wanted, handler) && !has(owned, handler))
+    {
+        // Another handler: no field is the same, and yet the whole is another one.
+        found.push(at.to_owned());
+        return;
+    }
     for (field, owned) in owned {
         let Some(wanted) = wanted.get(field) else {
             continue;
@@ -47,7 +57,7 @@ fn find_in_lists(
         let Some(wanted) = wanted.iter().find(|wanted| is_same(rule, wanted, owned)) else {
             continue;
         };
-        let at = format!("{at}[{}]", title(wanted));
+        let at = format!("{at}[{}]", title(rule, wanted));
         match rule {
             ListRule::Replace(_) if wanted != owned => found.push(at),
             _ => find(wanted, owned, &at, found),
@@ -55,21 +65,15 @@ fn find_in_lists(
     }
 }
 
-/// What an entry of a list is called.
-fn title(entry: &Value) -> String {
-    [
-        "name",
-        "mountPath",
-        "devicePath",
-        "containerPort",
-        "ip",
-        "topologyKey",
-    ]
-    .iter()
-    .find_map(|key| match &entry[*key] {
-        Value::Null => None,
-        Value::String(text) => Some(text.clone()),
-        other => Some(other.to_string()),
-    })
-    .unwrap_or_default()
+/// What an entry of a list is called: its first key.
+fn title(rule: ListRule, entry: &Value) -> String {
+    let key = match rule {
+        ListRule::Merge(keys) => keys.first().copied().unwrap_or_default(),
+        ListRule::Replace(key) => key,
+        ListRule::Append | ListRule::Take => return String::new(),
+    };
+    match &entry[key] {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
 }

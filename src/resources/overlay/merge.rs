@@ -36,7 +36,7 @@ pub(super) fn list_rule(field: &str) -> ListRule {
 }
 
 /// What a probe or a hook does; an object has one of them.
-const HANDLERS: [&str; 5] = ["exec", "httpGet", "tcpSocket", "grpc", "sleep"];
+pub(super) const HANDLERS: [&str; 5] = ["exec", "httpGet", "tcpSocket", "grpc", "sleep"];
 
 /// `patch` over `base`.
 pub fn merge(base: Value, patch: &Value) -> Value {

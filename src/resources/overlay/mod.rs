@@ -101,9 +101,22 @@ pub(super) fn pod(parts: PodParts, layers: &[Layer<'_>]) -> Overlaid {
     if !all_annotations.is_empty() {
         metadata["annotations"] = Value::Object(all_annotations);
     }
+    let mut spec = merge(spec, &owned);
+    without_empty_lists(&mut spec);
     Overlaid {
         metadata,
-        spec: merge(spec, &owned),
+        spec,
         overruled,
+    }
+}
+
+/// The server drops empty lists, so that one that is applied would be a difference for ever.
+fn without_empty_lists(spec: &mut Value) {
+    for list in ["initContainers", "containers"] {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+        let containers = containers.into_iter().flatten();
+        for container in containers.filter_map(Value::as_object_mut) {
+            container.retain(|_, value| value.as_array().is_none_or(|list| !list.is_empty()));
+        }
     }
 }

@@ -9,6 +9,7 @@ use super::model::{self, ModelFiles};
 use super::{ENGINE_PORT, PoolInput, SIDECAR_PORT, flags, simulator};
 use crate::api::meta::annotations;
 use crate::api::pool::Engine;
+use crate::api::values::SecretKeyRef;
 use crate::resources::labels::{self, Component};
 use crate::resources::overlay::{self, Layer, Overlaid, PodParts};
 use crate::resources::probes::{self, Pace};
@@ -162,13 +163,12 @@ fn parts(
         container,
         arguments,
         resources,
-        mut env,
+        env,
         mounts,
         pod,
         startup_period,
         files: _,
     } = part;
-    env.extend(engine.env.iter().map(|variable| json!(variable)));
     let (volumes, volume_mounts): (Vec<_>, Vec<_>) = mounts
         .into_iter()
         .map(|Mounted { volume, mount }| (volume, mount))
@@ -190,6 +190,11 @@ fn parts(
     });
     let mut defaults = json!({"containers": [default], "volumes": volumes});
     defaults = overlay::merge(defaults, &json!({"containers": [with_name(container)]}));
+    // The user's variables replace ours of the same name: a server-side apply refuses a name that is there twice.
+    defaults = overlay::merge(
+        defaults,
+        &json!({"containers": [{"name": ENGINE, "env": engine.env}]}),
+    );
     defaults = overlay::merge(defaults, &pod);
     if !input.pull_secrets().is_empty() {
         defaults["imagePullSecrets"] = json!(input.pull_secrets());
@@ -204,7 +209,7 @@ fn parts(
         owned["resources"] = json!({"limits": resources, "requests": resources});
     }
     if let Some(key) = &engine.api_key_secret_ref {
-        owned["env"] = json!([{"name": flags::KEY_VARIABLE, "valueFrom": {"secretKeyRef": {"name": key.name, "key": key.key}}}]);
+        owned["env"] = json!([key_variable(key)]);
     }
     PodParts {
         labels: labels::of_pod(input.owner, Some(Component::Engine)),
@@ -220,6 +225,11 @@ fn parts(
             "containers": [owned],
         }),
     }
+}
+
+fn key_variable(key: &SecretKeyRef) -> Value {
+    let SecretKeyRef { name, key } = key;
+    json!({"name": flags::KEY_VARIABLE, "valueFrom": {"secretKeyRef": {"name": name, "key": key}}})
 }
 
 fn with_name(mut container: Value) -> Value {
@@ -239,6 +249,11 @@ fn sidecar(input: PoolInput<'_>, engine: &Engine, part: &Part) -> Value {
         arguments.push(format!("--model-dir={directory}"));
         mounts.push(mounted.read_only_mount());
     }
+    let mut env = Vec::new();
+    if let Some(key) = &engine.api_key_secret_ref {
+        arguments.push(format!("--engine-key-env={}", flags::KEY_VARIABLE));
+        env.push(key_variable(key));
+    }
     let context = match engine.simulator {
         None => security::own_container_and_user(),
         Some(_) => security::own_container(),
@@ -248,6 +263,7 @@ fn sidecar(input: PoolInput<'_>, engine: &Engine, part: &Part) -> Value {
         "image": input.rendering.image,
         "args": arguments,
         "restartPolicy": "Always",
+        "env": env,
         "ports": [{"name": "state", "containerPort": SIDECAR_PORT, "protocol": "TCP"}],
         "securityContext": context,
         "volumeMounts": mounts,
@@ -264,7 +280,8 @@ fn size_of_shared_memory(engine: &Engine, spec: &mut Value) {
     let Some(size) = wanted.or(limit) else {
         return;
     };
-    let volumes = spec["volumes"].as_array_mut().into_iter().flatten();
+    let volumes = spec.get_mut("volumes").and_then(Value::as_array_mut);
+    let volumes = volumes.into_iter().flatten();
     for volume in volumes.filter(|volume| volume["name"] == "shared-memory") {
         if volume["emptyDir"]["medium"] == "Memory" && volume["emptyDir"]["sizeLimit"].is_null() {
             volume["emptyDir"]["sizeLimit"] = json!(size);

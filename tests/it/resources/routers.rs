@@ -1,0 +1,79 @@
+//! The pool's own front door.
+
+use serde_json::json;
+
+use super::{a_pool, arguments, container, mount, spec_pool, volume};
+
+fn router(
+    pool: &super::Resource,
+) -> (
+    rollout_operator::resources::pool::RouterObjects,
+    serde_json::Value,
+) {
+    let router = pool.pool_objects().unwrap().router.unwrap();
+    let pod = router.deployment.value["spec"]["template"]["spec"].clone();
+    (router, pod)
+}
+
+#[test]
+fn knows_the_engines_by_name_and_keeps_its_control_port_to_itself() {
+    let (router, pod) = router(&spec_pool("from-claim"));
+    let container = container(&pod, "router");
+    let expected = [
+        "router",
+        "--agents-listen=0.0.0.0:8080",
+        "--control-listen=0.0.0.0:8081",
+        "--control-token-file=/etc/rollout/secrets/control-token",
+        "--advertise-url=http://from-claim-router.rl.svc.cluster.local:8080",
+        "--engine-service=from-claim-engines.rl.svc.cluster.local:30000",
+        "--engine-key-file=/etc/rollout/engine-key/key",
+    ];
+    assert_eq!(arguments(container), expected);
+    assert_eq!(
+        volume(&pod, "secrets")["secret"]["secretName"],
+        router.secret.name()
+    );
+    assert_eq!(volume(&pod, "engine-key")["secret"]["secretName"], "engine");
+    assert_eq!(mount(container, "/etc/rollout/secrets")["readOnly"], true);
+    assert_eq!(container["resources"]["requests"]["cpu"], 2);
+    assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/ready");
+}
+
+#[test]
+fn stands_in_front_of_engines_that_run_already() {
+    let (_, pod) = router(&spec_pool("outside"));
+    let service = "--engine-service=sglang.serving.svc.cluster.local:30000";
+    assert!(arguments(container(&pod, "router")).contains(&service));
+    let urls = a_pool(json!({"external": {"urls": ["http://a:1", "http://b:2/"]}, "router": {}}));
+    let (_, pod) = router(&urls);
+    let arguments = arguments(container(&pod, "router"));
+    assert!(
+        arguments.ends_with(&["--engine=http://a:1", "--engine=http://b:2"]),
+        "{arguments:?}"
+    );
+}
+
+#[test]
+fn clients_of_several_routers_stay_with_theirs() {
+    let (router, _) = router(&spec_pool("from-claim"));
+    assert_eq!(router.service.value["spec"]["sessionAffinity"], "ClientIP");
+    let (router, _) = super::routers::router(&spec_pool("outside"));
+    assert!(
+        router.service.value["spec"]
+            .get("sessionAffinity")
+            .is_none()
+    );
+}
+
+#[test]
+fn a_policy_that_no_router_has_is_refused() {
+    let pool = a_pool(json!({"engine": {"simulator": {}}, "router": {"policy": "LeastLoaded"}}));
+    let refused = pool.pool_objects().unwrap_err();
+    assert_eq!(refused.reason(), "NotSupported");
+    assert!(
+        refused
+            .to_string()
+            .starts_with("spec.router.policy: not built yet"),
+        "{refused}"
+    );
+}
