@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod api;
 #[cfg(test)]
+mod controllers;
+#[cfg(test)]
 mod examples;
 #[cfg(test)]
 mod layers;
@@ -13,5 +15,7 @@ mod local;
 mod manifests;
 #[cfg(test)]
 mod packaging;
+#[cfg(test)]
+mod resources;
 #[cfg(test)]
 mod samples;
