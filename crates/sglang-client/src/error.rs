@@ -71,12 +71,12 @@ impl ClientError {
         }
     }
 
-    /// Whose fault it is. 408, 425 and 429 are the server's load, not a wrong request.
+    /// Whose fault it is. 408, 425 and 429 are the server's load, 401 and 403 its operation's (a wrong key); none is a wrong request.
     pub fn fault(&self) -> Fault {
         match self {
             Self::Status { body, status, .. } => match status {
                 410 if body.code.as_deref() == Some("rollout_closed") => Fault::Closed,
-                408 | 425 | 429 => Fault::Server,
+                401 | 403 | 408 | 425 | 429 => Fault::Server,
                 400..=499 => Fault::Request,
                 _ => Fault::Server,
             },
@@ -96,6 +96,7 @@ impl ClientError {
             Self::Broken { .. } => "broken_connection",
             Self::TimedOut { .. } => "timed_out",
             Self::Status { status, .. } => match status {
+                401 | 403 => "unauthorized",
                 404 => "not_found",
                 410 => "closed",
                 429 => "overloaded",

@@ -100,6 +100,8 @@ struct File {
     output_dir: PathBuf,
     router_url: String,
     #[serde(default)]
+    engines: u32,
+    #[serde(default)]
     control_token_file: Option<PathBuf>,
     #[serde(default)]
     plugin_socket: Option<PathBuf>,
@@ -134,6 +136,8 @@ pub struct DriverConfig {
     pub output_dir: PathBuf,
     /// The router's control port.
     pub router_url: String,
+    /// How many engines there will be, where that is known: the router may know fewer of them at first.
+    pub engines: u32,
     /// The control token.
     pub control_token: Option<String>,
     /// Socket of the Python plug-in host.
@@ -190,6 +194,7 @@ impl DriverConfig {
             ledger_dir,
             output_dir,
             router_url,
+            engines,
             control_token_file,
             plugin_socket,
             tokenizer,
@@ -214,6 +219,7 @@ impl DriverConfig {
             ledger_dir,
             output_dir,
             router_url,
+            engines,
             control_token: control_token_file.map(|path| token(&path)).transpose()?,
             plugin_socket,
             tokenizer,

@@ -66,7 +66,7 @@ fn label_rule(spec: &JobSpec) -> LabelRule {
     }
 }
 
-/// The batch loop of a job. `rows` is one epoch, `engines` how many engines the router has.
+/// The batch loop of a job. `rows` is one epoch, `engines` how many engines the router knows.
 pub fn engine_config(config: &DriverConfig, rows: u64, engines: u32) -> EngineConfig {
     let spec = &config.spec;
     let rollout = &spec.rollout;
@@ -83,7 +83,7 @@ pub fn engine_config(config: &DriverConfig, rows: u64, engines: u32) -> EngineCo
             Some(GranularitySpec::Sample) => Granularity::Sample,
             _ => Granularity::Group,
         },
-        max_in_flight: max_in_flight(spec, engines),
+        max_in_flight: max_in_flight(spec, engines.max(config.engines)),
         rows,
         partial: rollout.partial.is_some_and(|partial| partial.enabled),
         surplus: if spec.output.include_all {

@@ -147,3 +147,15 @@ fn the_data_set_requires_what_the_job_needs() {
     let nothing = config(&json!({"spec": {"dataset": {"inline": null}}})).unwrap();
     assert!(dataset_config(&nothing.spec, None).is_err());
 }
+
+#[test]
+fn engines_that_are_still_to_come_are_counted() {
+    let in_flight = |expected: u32, known: u32| {
+        let limits = json!({"rollout": {"concurrency": {"requestsPerEngine": 16}}});
+        let read = config(&json!({"engines": expected, "spec": limits})).unwrap();
+        engine_config(&read, 100, known).max_in_flight
+    };
+    assert_eq!(in_flight(8, 1), 128);
+    assert_eq!(in_flight(2, 3), 48);
+    assert_eq!(in_flight(0, 0), 16);
+}

@@ -297,3 +297,32 @@ async fn the_deadline_of_the_job_ends_it_with_what_it_has() {
     assert_eq!((entry.complete, entry.ledger.kept), (false, 0));
     pool.stop().await;
 }
+
+/// An engine that answers everything but probes with one status.
+async fn refusing(status: u16, tasks: &mut tokio::task::JoinSet<()>) -> String {
+    let status = axum::http::StatusCode::from_u16(status).unwrap();
+    let routes = axum::Router::new()
+        .route("/ping", axum::routing::get(|| async {}))
+        .fallback(move || async move { (status, r#"{"error":"Unauthorized"}"#) });
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tasks.spawn(async move { axum::serve(listener, routes).await.unwrap() });
+    url
+}
+
+#[tokio::test]
+async fn engines_that_refuse_the_key_are_no_fault_of_the_rows() {
+    for status in [401, 403] {
+        let mut tasks = tokio::task::JoinSet::new();
+        let url = refusing(status, &mut tasks).await;
+        let pool = Pool::start_with(Vec::new(), |router| router.engines = vec![url]).await;
+        let budget = json!({"rollout": {"errorBudget": {"infraFailures": 3}}});
+        let job = Job::new(&pool.control_url, &budget);
+        let result = job.run().await.unwrap();
+        let word = job.last_word();
+        assert_eq!(result.reason, Reason::ErrorBudgetExceeded, "{word}");
+        assert!(result.message.contains(&status.to_string()), "{word}");
+        assert_eq!(word["recentFailures"][0]["reason"], "unauthorized");
+        pool.stop().await;
+    }
+}

@@ -87,6 +87,23 @@ async fn a_wrong_request_is_the_callers_fault_and_a_closed_rollout_nobodys() {
 }
 
 #[tokio::test]
+async fn a_wrong_key_is_no_fault_of_the_request() {
+    for (status, label) in [
+        (401, "unauthorized"),
+        (403, "unauthorized"),
+        (429, "overloaded"),
+    ] {
+        let status = StatusCode::from_u16(status).unwrap();
+        let app = Router::new().route("/generate", post(move || async move { status }));
+        let mut tasks = JoinSet::new();
+        let client = client(&serve(app, &mut tasks).await);
+        let error = client.generate(&request(), SOON, &[]).await.unwrap_err();
+        assert_eq!(error.fault(), Fault::Server);
+        assert_eq!(error.label(), label);
+    }
+}
+
+#[tokio::test]
 async fn a_connection_that_breaks_in_the_body_is_not_tried_again() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
