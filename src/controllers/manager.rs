@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::Error;
+use super::jobs::Jobs;
 use super::pools::Pools;
 use super::runtime::connection;
 use super::runtime::election::{Leadership, Timing};
@@ -79,6 +80,12 @@ pub(super) struct Shared {
     pub(super) reporting: Reporting,
 }
 
+/// What a leader does.
+struct Work {
+    pools: Pools,
+    jobs: Jobs,
+}
+
 /// Runs a controller until it is told to stop. An error: it could not start, or it led and leads no more.
 pub async fn run(
     settings: Settings,
@@ -128,15 +135,18 @@ async fn lead(shared: &Shared, stop: &CancellationToken) -> Result<(), Error> {
         () = definitions(shared) => {}
     }
     let mut watches = JoinSet::new();
-    let pools = Pools::start(shared, &mut watches);
+    let work = Work {
+        pools: Pools::start(shared, &mut watches),
+        jobs: Jobs::start(shared, &mut watches)?,
+    };
     let outcome = match shared.settings.election.clone() {
         None => {
             shared.reporting.health.found(LEASE);
             shared.metrics.leads(true);
-            reconcile(pools, stop).await;
+            reconcile(work, stop).await;
             Ok(())
         }
-        Some(election) => elected(shared, election, pools, stop).await,
+        Some(election) => elected(shared, election, work, stop).await,
     };
     shared.metrics.leads(false);
     shared.reporting.stop.cancel();
@@ -148,7 +158,7 @@ async fn lead(shared: &Shared, stop: &CancellationToken) -> Result<(), Error> {
 async fn elected(
     shared: &Shared,
     election: Election,
-    pools: Pools,
+    work: Work,
     stop: &CancellationToken,
 ) -> Result<(), Error> {
     let elector = Elector::new(
@@ -172,7 +182,7 @@ async fn elected(
         };
         tokio::select! {
             () = stop.cancelled() => {}
-            () = leads => reconcile(pools, stop).await,
+            () = leads => reconcile(work, stop).await,
         }
         done.cancel();
     };
@@ -197,11 +207,12 @@ fn announce(shared: &Shared, standing: &Standing) {
 }
 
 /// Reconciles until told to stop, then until what runs has ended, or not for ever.
-async fn reconcile(pools: Pools, stop: &CancellationToken) {
-    let running = pools.run(stop.clone());
+async fn reconcile(work: Work, stop: &CancellationToken) {
+    let Work { pools, jobs } = work;
+    let running = async { tokio::join!(pools.run(stop.clone()), jobs.run(stop.clone())) };
     tokio::pin!(running);
     tokio::select! {
-        () = &mut running => return,
+        _ = &mut running => return,
         () = stop.cancelled() => tracing::info!("stopping"),
     }
     if tokio::time::timeout(DRAIN, running).await.is_err() {

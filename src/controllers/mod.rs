@@ -4,7 +4,7 @@
 //! watches -> caches -> queue -> frame (limit, panics, backoff) -> observe -> validate -> build -> plan -> apply -> prune -> status
 //! ```
 //!
-//! - [`pool`] reconciles `SGLangPool`.
+//! - [`pool`] reconciles `SGLangPool`, [`job`] reconciles `RolloutJob`.
 //! - [`runtime`] is what all controllers share.
 //! - [`manager`] runs one process: election, watches, serving, and the order of a stop.
 //!
@@ -12,6 +12,8 @@
 //! leaves nothing that the next process does not bring to its end.
 
 mod error;
+pub mod job;
+mod jobs;
 pub mod manager;
 pub mod pool;
 mod pools;

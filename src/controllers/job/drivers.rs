@@ -1,0 +1,226 @@
+//! Asks drivers how they are, and tells them which agents' Pods ended (docs/protocol.md section 5).
+//!
+//! One task per driver, every two seconds, with a deadline per call: never on a reconcile's path. What it learned is read without waiting;
+//! a change puts the job into the queue. Caveat: what was told is remembered by this process alone; telling again is safe.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use reqwest::StatusCode;
+use reqwest::header::{ETAG, HeaderValue, IF_NONE_MATCH};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::plan::job::{Holder, Report};
+use crate::resources::job::STATUS_PORT;
+
+/// Between two questions.
+const PERIOD: Duration = Duration::from_secs(2);
+/// Longest wait for an answer.
+const LIMIT: Duration = Duration::from_secs(5);
+/// Longest answer that is read.
+const LONGEST: usize = 1 << 20;
+
+/// The drivers that are asked, by the UID of their Pod.
+pub struct Drivers {
+    client: reqwest::Client,
+    stop: CancellationToken,
+    asked: Mutex<HashMap<String, Asked>>,
+}
+
+struct Asked {
+    known: Arc<Known>,
+    _end: DropGuard,
+}
+
+#[derive(Default)]
+struct Known {
+    report: Mutex<Option<Report>>,
+    told: Mutex<BTreeSet<Holder>>,
+    to_tell: Mutex<BTreeMap<Holder, String>>,
+    news: Notify,
+}
+
+/// What a driver is asked with.
+pub(super) struct Driver {
+    /// UID of its Pod.
+    pub(super) uid: String,
+    /// Its address.
+    pub(super) address: String,
+    /// Bearer of its control port.
+    pub(super) token: String,
+}
+
+impl Drivers {
+    /// None yet. Asking ends with `stop`.
+    ///
+    /// # Errors
+    /// No HTTP client can be made.
+    pub fn new(stop: CancellationToken) -> reqwest::Result<Self> {
+        Ok(Self {
+            client: reqwest::Client::builder()
+                .no_proxy()
+                .timeout(LIMIT)
+                .redirect(reqwest::redirect::Policy::none())
+                .build()?,
+            stop,
+            asked: Mutex::default(),
+        })
+    }
+
+    /// Asks a driver from now on. `changed` is called after each change.
+    pub(super) fn ask(&self, driver: Driver, changed: impl Fn() + Send + 'static) {
+        let mut asked = self.asked.lock();
+        if asked.contains_key(&driver.uid) {
+            return;
+        }
+        let known = Arc::<Known>::default();
+        let end = self.stop.child_token();
+        let uid = driver.uid.clone();
+        let task = Task {
+            client: self.client.clone(),
+            url: base(&driver.address),
+            token: driver.token,
+            known: Arc::clone(&known),
+        };
+        tokio::spawn(task.run(end.clone(), changed));
+        let entry = Asked {
+            known,
+            _end: end.drop_guard(),
+        };
+        asked.insert(uid, entry);
+    }
+
+    /// What a driver said last, and which ends it was told of.
+    pub(super) fn known(&self, uid: &str) -> (Option<Report>, BTreeSet<Holder>) {
+        match self.asked.lock().get(uid) {
+            Some(asked) => (
+                asked.known.report.lock().clone(),
+                asked.known.told.lock().clone(),
+            ),
+            None => (None, BTreeSet::new()),
+        }
+    }
+
+    /// Tells a driver which Pods ended.
+    pub(super) fn tell(&self, uid: &str, ends: BTreeMap<Holder, String>) {
+        if let Some(asked) = self.asked.lock().get(uid)
+            && !ends.is_empty()
+        {
+            asked.known.to_tell.lock().extend(ends);
+            asked.known.news.notify_one();
+        }
+    }
+
+    /// Asks a driver no more.
+    pub(super) fn forget(&self, uid: &str) {
+        self.asked.lock().remove(uid);
+    }
+}
+
+struct Task {
+    client: reqwest::Client,
+    url: String,
+    token: String,
+    known: Arc<Known>,
+}
+
+impl Task {
+    async fn run(self, end: CancellationToken, changed: impl Fn() + Send + 'static) {
+        let mut ticks = tokio::time::interval(PERIOD);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut tag = None;
+        loop {
+            tokio::select! {
+                () = end.cancelled() => return,
+                _ = ticks.tick() => {}
+                () = self.known.news.notified() => {}
+            }
+            let turn = async { self.tell().await | self.ask(&mut tag).await };
+            let news = tokio::select! {
+                () = end.cancelled() => return,
+                news = turn => news,
+            };
+            if news {
+                changed();
+            }
+        }
+    }
+
+    /// Tells what ended; answers whether the driver took any of it.
+    async fn tell(&self) -> bool {
+        let ends: Vec<_> = self.known.to_tell.lock().clone().into_iter().collect();
+        let mut taken = false;
+        for (holder, reason) in ends {
+            let body = json!({"slot": holder.0, "generation": holder.1, "reason": reason});
+            let request = self.client.post(format!("{}/pod-ended", self.url));
+            match request.bearer_auth(&self.token).json(&body).send().await {
+                Ok(answer) if answer.status().is_success() => {
+                    self.known.to_tell.lock().remove(&holder);
+                    self.known.told.lock().insert(holder);
+                    taken = true;
+                }
+                Ok(answer) => {
+                    tracing::warn!(?holder, status = %answer.status(), "a driver did not take the end of a pod");
+                    return taken;
+                }
+                Err(error) => {
+                    tracing::debug!(?holder, %error, "a driver was not told of the end of a pod");
+                    return taken;
+                }
+            }
+        }
+        taken
+    }
+
+    /// Asks; answers whether something is new.
+    async fn ask(&self, tag: &mut Option<HeaderValue>) -> bool {
+        let mut request = self.client.get(format!("{}/status", self.url));
+        if let Some(tag) = tag.as_ref() {
+            request = request.header(IF_NONE_MATCH, tag);
+        }
+        let answer = match request.send().await {
+            Ok(answer) if answer.status() == StatusCode::OK => answer,
+            Ok(_) => return false,
+            Err(error) => {
+                tracing::debug!(url = self.url, %error, "a driver does not answer");
+                return false;
+            }
+        };
+        let new_tag = answer.headers().get(ETAG).cloned();
+        let Some(status) = read(answer).await else {
+            return false;
+        };
+        *tag = new_tag;
+        let report = Report::read(&status);
+        let mut known = self.known.report.lock();
+        if known.as_ref() == Some(&report) {
+            return false;
+        }
+        *known = Some(report);
+        true
+    }
+}
+
+async fn read(mut answer: reqwest::Response) -> Option<Value> {
+    let mut body = Vec::new();
+    while let Ok(Some(chunk)) = answer.chunk().await {
+        body.extend_from_slice(&chunk);
+        if body.len() > LONGEST {
+            return None;
+        }
+    }
+    serde_json::from_slice(&body).ok()
+}
+
+fn base(address: &str) -> String {
+    if address.contains(':') {
+        format!("http://[{address}]:{STATUS_PORT}")
+    } else {
+        format!("http://{address}:{STATUS_PORT}")
+    }
+}

@@ -1,0 +1,180 @@
+//! What there is of a job's Pods, from what the API server says about them.
+
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::api::conditions::reasons;
+use crate::api::meta::{finalizers, labels};
+use crate::plan::job::{AgentLife, AgentPod, DriverLife, DriverPod, Facts};
+use crate::plan::pool::Trouble;
+
+/// The driver's container.
+const DRIVER: &str = "driver";
+
+/// A Pod of a job's driver.
+pub(super) fn driver(pod: &Pod) -> Option<DriverPod> {
+    let metadata = &pod.metadata;
+    let status = pod.status.as_ref();
+    let driver = container(pod, DRIVER);
+    Some(DriverPod {
+        name: metadata.name.clone()?,
+        uid: metadata.uid.clone()?,
+        attempt: number(pod, labels::ATTEMPT)?,
+        address: status
+            .and_then(|status| status.pod_ip.clone())
+            .filter(|address| !address.is_empty()),
+        created: metadata.creation_timestamp.as_ref()?.0,
+        leaving: leaving(pod),
+        is_held: metadata
+            .finalizers
+            .iter()
+            .flatten()
+            .any(|finalizer| finalizer == finalizers::LAST_WORD),
+        restarts: driver.map_or(0, |driver| driver.restart_count),
+        life: life(pod, driver),
+        trouble: trouble(pod),
+    })
+}
+
+fn life(pod: &Pod, driver: Option<&ContainerStatus>) -> DriverLife {
+    let phase = phase(pod);
+    let state = driver.and_then(|driver| driver.state.as_ref());
+    let ended = state.and_then(|state| state.terminated.as_ref());
+    let is_over = matches!(phase, "Succeeded" | "Failed");
+    if let Some(ended) = ended {
+        // The Pod's end waits for its sidecars; one that did not end well is started again unless the Pod goes.
+        let is_leaving = pod.metadata.deletion_timestamp.is_some();
+        if is_over || is_leaving || ended.exit_code == 0 {
+            let facts = ended.message.as_deref().and_then(Facts::of_last_word);
+            return DriverLife::Ended(facts.map(Box::new));
+        }
+        return DriverLife::Running;
+    }
+    // Evicted, or deleted before a node had it: nothing reports an end.
+    let has_node = pod
+        .spec
+        .as_ref()
+        .is_some_and(|spec| spec.node_name.is_some());
+    if is_over || (pod.metadata.deletion_timestamp.is_some() && !has_node) {
+        return DriverLife::Ended(None);
+    }
+    let runs = state.is_some_and(|state| state.running.is_some());
+    if runs || driver.is_some_and(|driver| driver.restart_count > 0) {
+        DriverLife::Running
+    } else {
+        DriverLife::Starting
+    }
+}
+
+/// A Pod of a job's agents.
+pub(super) fn agent(pod: &Pod) -> Option<AgentPod> {
+    Some(AgentPod {
+        name: pod.metadata.name.clone()?,
+        uid: pod.metadata.uid.clone()?,
+        attempt: number(pod, labels::ATTEMPT)?,
+        holder: (number(pod, labels::SLOT)?, number(pod, labels::GENERATION)?),
+        leaving: leaving(pod),
+        life: match phase(pod) {
+            "Succeeded" => ended(pod, false),
+            "Failed" => ended(pod, true),
+            "Running" => AgentLife::Running,
+            _ => AgentLife::Starting,
+        },
+        trouble: trouble(pod),
+    })
+}
+
+fn ended(pod: &Pod, failed: bool) -> AgentLife {
+    let status = pod.status.as_ref();
+    let containers = status.and_then(|status| status.container_statuses.as_ref());
+    let last = containers
+        .into_iter()
+        .flatten()
+        .filter_map(|container| {
+            let ended = container.state.as_ref()?.terminated.as_ref()?;
+            Some((ended.finished_at.as_ref()?.0, container, ended))
+        })
+        .max_by_key(|(at, ..)| *at);
+    let word = status.and_then(|status| status.reason.clone());
+    let reason = match (word, &last) {
+        (Some(word), _) => word,
+        (None, Some((_, container, ended))) => format!(
+            "the container {} ended: {} ({})",
+            container.name,
+            ended.reason.as_deref().unwrap_or("no reason"),
+            ended.exit_code
+        ),
+        (None, None) => "the pod ended".to_owned(),
+    };
+    AgentLife::Ended {
+        failed,
+        at: last.map(|(at, ..)| at),
+        reason,
+    }
+}
+
+fn leaving(pod: &Pod) -> Option<Timestamp> {
+    // The API server adds the grace period to the time of the request.
+    pod.metadata.deletion_timestamp.as_ref().map(|time| time.0)
+}
+
+fn phase(pod: &Pod) -> &str {
+    let status = pod.status.as_ref();
+    status
+        .and_then(|status| status.phase.as_deref())
+        .unwrap_or_default()
+}
+
+fn number<T: std::str::FromStr>(pod: &Pod, label: &str) -> Option<T> {
+    pod.metadata.labels.as_ref()?.get(label)?.parse().ok()
+}
+
+fn container<'a>(pod: &'a Pod, name: &str) -> Option<&'a ContainerStatus> {
+    let status = pod.status.as_ref()?;
+    let mut containers = status.container_statuses.iter().flatten();
+    containers.find(|container| container.name == name)
+}
+
+/// Why a Pod does not start, when waiting does not help.
+fn trouble(pod: &Pod) -> Option<Trouble> {
+    if pod.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let status = pod.status.as_ref()?;
+    let unscheduled = status.conditions.iter().flatten().find(|condition| {
+        condition.type_ == "PodScheduled"
+            && condition.status == "False"
+            && condition.reason.as_deref() == Some("Unschedulable")
+    });
+    if let Some(condition) = unscheduled {
+        return Some(Trouble {
+            reason: reasons::UNSCHEDULABLE,
+            message: condition.message.clone().unwrap_or_default(),
+        });
+    }
+    let containers = status.init_container_statuses.iter().flatten();
+    containers
+        .chain(status.container_statuses.iter().flatten())
+        .find_map(waiting)
+}
+
+fn waiting(container: &ContainerStatus) -> Option<Trouble> {
+    let waiting = container.state.as_ref()?.waiting.as_ref()?;
+    match waiting.reason.as_deref()? {
+        // The kubelet goes back and forth between two words of one failure, each with a text that changes; the image does not.
+        "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
+            Some(Trouble {
+                reason: reasons::IMAGE_PULL_FAILED,
+                message: format!(
+                    "the image {} of the container {} cannot be pulled",
+                    container.image, container.name
+                ),
+            })
+        }
+        "CreateContainerConfigError" => Some(Trouble {
+            reason: reasons::REFERENCE_NOT_FOUND,
+            message: waiting.message.clone().unwrap_or_default(),
+        }),
+        _ => None,
+    }
+}

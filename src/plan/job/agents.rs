@@ -1,0 +1,154 @@
+//! Which agents' Pods are made, told about and deleted.
+//!
+//! A slot is a place for a Pod; its Pods follow each other by generation. The last Pod of a slot stays until its successor is there, so that
+//! the next generation can be told from the cluster alone. Guarantee: a name is asked for again and again until the Pod was seen, and never
+//! after that.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::observed::{AgentLife, AgentPod, Holder, Memory};
+use super::report::Demand;
+use crate::api::job::{Agentic, RolloutJobSpec};
+
+/// Sessions at once, where the job does not say.
+const SESSIONS: i32 = 256;
+/// Pods that are made in one look: the next look makes the rest.
+const AT_ONCE: usize = 64;
+/// A slot whose Pod failed rests so long.
+const REST: Duration = Duration::from_secs(10);
+
+/// What is done about agents' Pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentsPlan {
+    /// Pods to make.
+    pub create: Vec<Holder>,
+    /// Pods to delete: name and UID.
+    pub delete: Vec<(String, String)>,
+    /// Ends that the driver is to be told of, with what Kubernetes says.
+    pub tell: BTreeMap<Holder, String>,
+    /// When a slot that rests is due.
+    pub again: Option<Duration>,
+}
+
+/// Deletes all.
+pub(super) fn none(pods: &[AgentPod]) -> AgentsPlan {
+    let mut plan = AgentsPlan::default();
+    for pod in pods {
+        plan.delete(pod);
+    }
+    plan
+}
+
+/// Makes as many as the demand asks for.
+pub(super) fn some(
+    spec: &RolloutJobSpec,
+    agentic: &Agentic,
+    attempt: i32,
+    demand: Option<Demand>,
+    pods: &[AgentPod],
+    memory: &Memory,
+    now: Timestamp,
+) -> AgentsPlan {
+    let mut plan = AgentsPlan::default();
+    // Their router is gone.
+    let old = pods.iter().filter(|pod| pod.attempt != attempt);
+    old.for_each(|pod| plan.delete(pod));
+    let mut slots: BTreeMap<u32, Vec<&AgentPod>> = BTreeMap::new();
+    for slot in memory.highest.keys() {
+        slots.entry(*slot).or_default();
+    }
+    // Older attempts count: their names are taken.
+    for pod in pods {
+        slots.entry(pod.holder.0).or_default().push(pod);
+    }
+    let mut live = 0;
+    let mut free: Vec<Holder> = Vec::new();
+    for (slot, pods) in &slots {
+        let here: Vec<_> = pods.iter().filter(|pod| pod.attempt == attempt).collect();
+        live += here
+            .iter()
+            .filter(|pod| pod.is_alive() && pod.leaving.is_none())
+            .count();
+        let of_pods = pods.iter().map(|pod| pod.holder.1).max().unwrap_or(0);
+        let highest = of_pods.max(memory.highest.get(slot).copied().unwrap_or(0));
+        if highest > of_pods && highest > 0 {
+            // It was deleted by somebody, and its end seen by nobody.
+            plan.tell(memory, (*slot, highest), "the pod was deleted");
+        }
+        for pod in &here {
+            if let AgentLife::Ended { reason, .. } = &pod.life {
+                plan.tell(memory, pod.holder, reason);
+                if pod.holder.1 < highest && memory.told.contains(&pod.holder) {
+                    plan.delete(pod);
+                }
+            }
+        }
+        if here.iter().any(|pod| pod.is_alive()) {
+            continue;
+        }
+        match rest(&here, now) {
+            Some(rest) => {
+                plan.again = Some(plan.again.map_or(rest, |again| again.min(rest)));
+            }
+            None => free.push((*slot, highest + 1)),
+        }
+    }
+    let Some(demand) = demand.filter(|demand| !demand.closed) else {
+        return plan;
+    };
+    let missing = wanted(spec, agentic, demand).saturating_sub(live);
+    let fresh = (0..).filter(|slot| !slots.contains_key(slot));
+    let candidates = free.into_iter().chain(fresh.map(|slot| (slot, 1)));
+    plan.create = candidates.take(missing.min(AT_ONCE)).collect();
+    if missing > AT_ONCE {
+        plan.again = Some(Duration::ZERO);
+    }
+    plan
+}
+
+impl AgentsPlan {
+    fn delete(&mut self, pod: &AgentPod) {
+        if pod.leaving.is_none() {
+            self.delete.push((pod.name.clone(), pod.uid.clone()));
+        }
+    }
+
+    fn tell(&mut self, memory: &Memory, holder: Holder, reason: &str) {
+        if !memory.told.contains(&holder) {
+            self.tell.insert(holder, reason.to_owned());
+        }
+    }
+}
+
+/// How long a slot rests: one whose Pods fail at once must not make Pods without end.
+fn rest(pods: &[&&AgentPod], now: Timestamp) -> Option<Duration> {
+    let last = pods.iter().max_by_key(|pod| pod.holder.1)?;
+    let AgentLife::Ended {
+        failed: true,
+        at: Some(at),
+        ..
+    } = &last.life
+    else {
+        return None;
+    };
+    let left = REST.saturating_sub(Duration::try_from(now.duration_since(*at)).unwrap_or_default());
+    (!left.is_zero()).then_some(left)
+}
+
+fn wanted(spec: &RolloutJobSpec, agentic: &Agentic, demand: Demand) -> usize {
+    let per_pod = u64::try_from(agentic.concurrent_sessions_per_pod)
+        .unwrap_or(1)
+        .max(1);
+    let sessions = spec.rollout.concurrency.sessions.unwrap_or(SESSIONS);
+    let most = u64::try_from(sessions)
+        .unwrap_or(0)
+        .div_ceil(per_pod)
+        .max(1);
+    let needed = demand.waiting.saturating_add(demand.assigned);
+    let warm = u64::try_from(agentic.warm_pods).unwrap_or(0);
+    let pods = needed.div_ceil(per_pod).min(most).max(warm);
+    usize::try_from(pods).unwrap_or(usize::MAX)
+}

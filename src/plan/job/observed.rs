@@ -1,0 +1,136 @@
+//! What there is of a job: its pool, its Pods, what its driver says.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::report::{Facts, Report};
+use crate::plan::pool::Trouble;
+
+/// Everything that is there.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Observed {
+    /// The pool.
+    pub pool: PoolView,
+    /// Drivers' Pods, of all attempts.
+    pub drivers: Vec<DriverPod>,
+    /// What the driver of the current attempt said last; none: nothing yet.
+    pub report: Option<Report>,
+    /// Agents' Pods, of all attempts.
+    pub agents: Vec<AgentPod>,
+    /// What this process remembers about agents' Pods.
+    pub memory: Memory,
+}
+
+/// What a process remembers about agents' Pods of the current attempt.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// The highest generation that was seen, by slot.
+    pub highest: BTreeMap<u32, u32>,
+    /// Ends that the driver was told of.
+    pub told: BTreeSet<Holder>,
+}
+
+/// An agent's Pod: slot and generation.
+pub type Holder = (u32, u32);
+
+/// The pool of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PoolView {
+    /// There is none of that name, or it is being deleted.
+    #[default]
+    Missing,
+    /// It does not allow the job's namespace.
+    NotAllowed,
+    /// No engine takes work; in words.
+    Unready(String),
+    /// So many engines take work.
+    Ready(i32),
+}
+
+/// A driver's Pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DriverPod {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The attempt.
+    pub attempt: i32,
+    /// Its address.
+    pub address: Option<String>,
+    /// When it was made.
+    pub created: Timestamp,
+    /// By when it has to be gone, once it is being deleted.
+    pub leaving: Option<Timestamp>,
+    /// Whether it is held until its last word is in the job's status.
+    pub is_held: bool,
+    /// How often its driver was started again in place.
+    pub restarts: i32,
+    /// Where it is in its life.
+    pub life: DriverLife,
+    /// Why it does not start, when a person must act.
+    pub trouble: Option<Trouble>,
+}
+
+/// Where a driver is in its life.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DriverLife {
+    /// It has not started.
+    Starting,
+    /// It runs, or is about to be started again.
+    Running,
+    /// It ended and does not start again. Without its last word nobody knows how.
+    Ended(Option<Box<Facts>>),
+}
+
+/// An agent's Pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentPod {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The attempt that it works for.
+    pub attempt: i32,
+    /// Slot and generation.
+    pub holder: Holder,
+    /// By when it has to be gone, once it is being deleted.
+    pub leaving: Option<Timestamp>,
+    /// Where it is in its life.
+    pub life: AgentLife,
+    /// Why it does not start, when a person must act.
+    pub trouble: Option<Trouble>,
+}
+
+/// Where an agent's Pod is in its life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AgentLife {
+    /// It has not started.
+    Starting,
+    /// It runs.
+    Running,
+    /// It ended.
+    Ended {
+        /// Whether it failed.
+        failed: bool,
+        /// When.
+        at: Option<Timestamp>,
+        /// In the words of Kubernetes.
+        reason: String,
+    },
+}
+
+impl DriverPod {
+    /// Whether it can still do something.
+    pub fn is_alive(&self) -> bool {
+        !matches!(self.life, DriverLife::Ended(_))
+    }
+}
+
+impl AgentPod {
+    /// Whether it can still take or run a session.
+    pub fn is_alive(&self) -> bool {
+        !matches!(self.life, AgentLife::Ended { .. })
+    }
+}
