@@ -180,3 +180,37 @@ async fn a_pod_that_is_told_to_end_runs_the_hook_and_reports_within_half_its_gra
         }));
     }
 }
+
+/// As Kubernetes deletes a pod: the agent's container is told, the launcher is not. Whatever the agent does, its result is posted while
+/// its container still lives: a shim whose half of the grace period is over ends by itself, and its sessions would be lost.
+#[tokio::test]
+async fn the_end_of_a_pod_waits_for_no_agent_and_loses_no_result() {
+    for agent in [
+        "hanging_hook_agent.run",
+        "blocking_hook_agent.run",
+        "stubborn_agent.swallowing",
+        "stubborn_agent.blocking_the_loop",
+        "stubborn_agent.stopping_its_process",
+        "stubborn_agent.blocking_a_thread",
+    ] {
+        let router = FakeRouter::start().await;
+        let id = router.offer(offer());
+        let mut pod = Pod::function(&router, ONE, agent);
+        router.chats(1).await;
+        kill(
+            Pid::from_raw(pod.shim.child.id().unwrap().cast_signed()),
+            Signal::SIGTERM,
+        )
+        .unwrap();
+        let result = router.result(&id).await;
+        assert_eq!(result["outcome"], "infra_failed", "{agent}: {result:#}");
+        let error = result["error"].as_str().unwrap();
+        assert!(
+            error.contains("the agent pod was told to end"),
+            "{agent}: {error}"
+        );
+        assert!(!error.contains("lost"), "{agent}: {error}");
+        pod.ended().await;
+        assert_eq!(router.results_of(&id), 1);
+    }
+}
