@@ -123,11 +123,12 @@ impl Object {
         labels: Map<String, Value>,
         body: Value,
     ) -> Self {
-        let mut value = json!({
-            "apiVersion": kind.api_version(),
-            "kind": kind.name(),
-            "metadata": {"name": name, "namespace": owner.namespace, "labels": labels},
-        });
+        let mut metadata = Map::new();
+        metadata.insert("name".to_owned(), Value::String(name));
+        metadata.insert("namespace".to_owned(), json!(owner.namespace));
+        metadata.insert("labels".to_owned(), Value::Object(labels));
+        let mut value = json!({"apiVersion": kind.api_version(), "kind": kind.name()});
+        value["metadata"] = Value::Object(metadata);
         if let (Some(object), Value::Object(body)) = (value.as_object_mut(), body) {
             object.extend(body);
         }

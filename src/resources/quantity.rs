@@ -7,7 +7,7 @@ pub(super) fn half(text: &str) -> Option<String> {
     let suffix = &text[digits.len()..];
     let rank = SUFFIXES.iter().position(|known| *known == suffix)?;
     let number: u64 = digits.parse().ok()?;
-    if number % 2 == 0 {
+    if number.is_multiple_of(2) {
         return Some(format!("{}{suffix}", number / 2));
     }
     match rank.checked_sub(1) {

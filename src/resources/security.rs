@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::error::Refusal;
+use super::overlay::merge;
 
 /// The user of the operator's image, and of users' images unless a template says otherwise: one that is not root.
 pub(super) const USER: i64 = 65532;
@@ -29,6 +30,17 @@ pub(super) fn own_container_and_user() -> Value {
 /// Of a container with the user's image, as a default.
 pub(super) fn users_container() -> Value {
     json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}})
+}
+
+/// Gives every container of a Pod that default, also those that only a template has. What they say themselves stays.
+pub(super) fn restrict(spec: &mut Value) {
+    for list in ["initContainers", "containers"] {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            let default = json!({"securityContext": users_container()});
+            *container = merge(default, container);
+        }
+    }
 }
 
 /// Of a Pod, as a default. All containers are one user, so that they can connect to each other's sockets; volumes belong to its group.

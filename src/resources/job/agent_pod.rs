@@ -59,6 +59,7 @@ pub fn agent_pod(input: JobInput<'_>, pod: AgentPod<'_>) -> Result<(Object, Vec<
     })
     .collect();
     let mut merged = overlay::pod(parts(input, agentic, pod, &command), &layers);
+    security::restrict(&mut merged.spec);
     security::allow_chosen_root(&mut merged.spec);
     same_user(&mut merged.spec);
     security::no_credentials(&merged.spec, security::Trust::Users, command.at)?;
@@ -102,7 +103,7 @@ fn parts(
             {"name": plugins::INSTALL},
             {"name": SESSION, "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}}},
         ],
-        "containers": [{"name": AGENT, "securityContext": security::users_container()}],
+        "containers": [{"name": AGENT}],
     });
     if !input.rendering.image_pull_secrets.is_empty() {
         defaults["imagePullSecrets"] = json!(pull_secrets(input.rendering));

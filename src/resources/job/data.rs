@@ -88,17 +88,16 @@ fn tokenizer(input: JobInput<'_>, mounts: &mut Vec<Mounted>) -> Value {
 fn output(input: JobInput<'_>, mounts: &mut Vec<Mounted>) -> String {
     let output = input.spec.output.clone().unwrap_or_default();
     let url = output.url.as_deref();
-    let directory = match url.and_then(|url| url.strip_prefix("file://")) {
+    let directory = if let Some(directory) = url.and_then(|url| url.strip_prefix("file://")) {
         // A directory of the driver's Pod: its template mounts it.
-        Some(directory) => directory.trim_end_matches('/').to_owned(),
-        None => {
-            let place = output.persistent_volume_claim.as_ref();
-            let source = place.map_or_else(volumes::empty_dir, |place| {
-                volumes::claim(&place.claim_name)
-            });
-            mounts.push(Mounted::writable("output", OUTPUT, source));
-            volumes::below(OUTPUT, place.and_then(|place| place.path.as_deref()))
-        }
+        directory.trim_end_matches('/').to_owned()
+    } else {
+        let place = output.persistent_volume_claim.as_ref();
+        let source = place.map_or_else(volumes::empty_dir, |place| {
+            volumes::claim(&place.claim_name)
+        });
+        mounts.push(Mounted::writable("output", OUTPUT, source));
+        volumes::below(OUTPUT, place.and_then(|place| place.path.as_deref()))
     };
     volumes::below(&directory, Some(&input.spec.rerun_id))
 }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::claims::CLAIM_SECRET;
 use super::config::{self, DRIVER_FILE, ROUTER_FILE, SETTINGS, STATUS_PORT};
+use super::plugins::Host;
 use super::{JobInput, data, driver_settings, grace, plugins};
 use crate::api::meta::{annotations, finalizers, labels as name};
 use crate::resources::labels::{self, Component};
@@ -18,6 +19,8 @@ use crate::resources::probes::{self, Pace};
 use crate::resources::volumes::{self, Mounted};
 use crate::resources::{Kind, Object, Refusal, names, security};
 
+/// The router's container.
+const ROUTER: &str = "router";
 /// The main container.
 const DRIVER: &str = "driver";
 
@@ -67,6 +70,8 @@ pub(super) fn build(input: JobInput<'_>) -> Result<(Object, Vec<String>), Refusa
 fn parts(input: JobInput<'_>) -> Result<PodParts, Refusal> {
     let owner = input.owner;
     let data = data::of(input);
+    let host = input.spec.plugins.as_ref();
+    let host = host.map(|wanted| plugins::host(input, wanted));
     let settings_name = names::driver(&owner.name, input.attempt);
     let settings = Mounted::read_only(
         "settings",
@@ -89,41 +94,17 @@ fn parts(input: JobInput<'_>) -> Result<PodParts, Refusal> {
         volumes.push(volume);
         driver_mounts.push(mount);
     }
-    // The order in which they start.
-    let mut default_sidecars = vec![json!({
-        "name": "router",
-        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
-        "startupProbe": probes::http(AGENTS_PORT, "/health", Pace { period: 1, timeout: 5, failures: 60 }),
-        "livenessProbe": liveness(),
-    })];
-    let mut owned_sidecars = Vec::new();
-    if let Some(wanted) = &input.spec.plugins {
-        let (default, owned, more) = plugins::container(input, wanted);
-        default_sidecars.insert(0, json!({"name": plugins::INSTALL}));
-        default_sidecars.push(default);
-        owned_sidecars.push(plugins::install(&input.rendering.image));
-        owned_sidecars.push(owned);
-        volumes.push(plugins::program().volume);
-        volumes.push(plugins::socket().volume);
-        volumes.extend(more.into_iter().map(|mounted| mounted.volume));
+    if let Some(host) = &host {
+        volumes.extend(host.volumes.iter().cloned());
         driver_mounts.push(plugins::socket().mount);
     }
-    owned_sidecars.push(json!({
-        "name": "router",
-        "image": input.rendering.image,
-        "args": ["router", format!("--config={SETTINGS}/{ROUTER_FILE}")],
-        "restartPolicy": "Always",
-        "ports": [{"name": "http", "containerPort": AGENTS_PORT, "protocol": "TCP"}],
-        "securityContext": security::own_container(),
-        "volumeMounts": router_mounts,
-    }));
     let resources = input.spec.driver.resources.as_ref().map_or_else(
         || json!({"requests": {"cpu": "100m", "memory": "256Mi"}}),
         |resources| json!(resources),
     );
     let mut defaults = json!({
         "securityContext": security::pod(),
-        "initContainers": default_sidecars,
+        "initContainers": default_sidecars(host.as_ref()),
         "containers": [{"name": DRIVER, "resources": resources}],
     });
     if !input.rendering.image_pull_secrets.is_empty() {
@@ -139,7 +120,7 @@ fn parts(input: JobInput<'_>) -> Result<PodParts, Refusal> {
             "enableServiceLinks": false,
             "terminationGracePeriodSeconds": grace::driver(input.spec),
             "volumes": volumes,
-            "initContainers": owned_sidecars,
+            "initContainers": fixed_sidecars(input, host, router_mounts),
             "containers": [{
                 "name": DRIVER,
                 "image": input.rendering.image,
@@ -152,6 +133,46 @@ fn parts(input: JobInput<'_>) -> Result<PodParts, Refusal> {
             }],
         }),
     })
+}
+
+/// What templates may change, in the order in which the containers start.
+fn default_sidecars(host: Option<&Host>) -> Vec<Value> {
+    let router = json!({
+        "name": ROUTER,
+        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
+        "startupProbe": probes::http(AGENTS_PORT, "/health", Pace { period: 1, timeout: 5, failures: 60 }),
+        "livenessProbe": liveness(),
+    });
+    match host {
+        None => vec![router],
+        Some(host) => vec![
+            json!({"name": plugins::INSTALL}),
+            router,
+            host.default.clone(),
+        ],
+    }
+}
+
+/// What they may not.
+fn fixed_sidecars(
+    input: JobInput<'_>,
+    host: Option<Host>,
+    router_mounts: Vec<Value>,
+) -> Vec<Value> {
+    let image = &input.rendering.image;
+    let mut router = json!({
+        "name": ROUTER,
+        "image": image,
+        "args": ["router", format!("--config={SETTINGS}/{ROUTER_FILE}")],
+        "restartPolicy": "Always",
+        "ports": [{"name": "http", "containerPort": AGENTS_PORT, "protocol": "TCP"}],
+        "securityContext": security::own_container(),
+    });
+    router["volumeMounts"] = Value::Array(router_mounts);
+    match host {
+        None => vec![router],
+        Some(host) => vec![plugins::install(image), router, host.fixed],
+    }
 }
 
 /// A `file://` URL is a path in the driver's container. Without a volume there, a data set cannot be read, and samples would go with the Pod.

@@ -6,7 +6,7 @@ use super::JobInput;
 use crate::api::job::Plugins;
 use crate::api::values::Template;
 use crate::resources::security;
-use crate::resources::volumes::{self, Mounted};
+use crate::resources::volumes::{self, Mounted, code as code_of};
 
 /// Where the host listens.
 pub(super) const SOCKET: &str = "/run/rollout-plugins/plugins.sock";
@@ -44,8 +44,18 @@ pub(super) fn install(image: &str) -> Value {
     })
 }
 
-/// What the host's container has by default, what it has in any case, and its further volumes.
-pub(super) fn container(input: JobInput<'_>, plugins: &Plugins) -> (Value, Value, Vec<Mounted>) {
+/// The host's container.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Host {
+    /// What a template may change.
+    pub(super) default: Value,
+    /// What it may not.
+    pub(super) fixed: Value,
+    /// Its volumes.
+    pub(super) volumes: Vec<Value>,
+}
+
+pub(super) fn host(input: JobInput<'_>, plugins: &Plugins) -> Host {
     let mut arguments = vec![
         "plugins".to_owned(),
         format!("--socket={SOCKET}"),
@@ -53,15 +63,15 @@ pub(super) fn container(input: JobInput<'_>, plugins: &Plugins) -> (Value, Value
         "--inherit-environment".to_owned(),
     ];
     let mut mounts = vec![socket().mount, program().read_only_mount()];
-    let mut more = Vec::new();
+    let mut volumes = vec![program().volume, socket().volume];
     let code = plugins
         .code
         .as_ref()
-        .and_then(|code| volumes::code(code, "plugin-code", CODE));
+        .and_then(|code| code_of(code, "plugin-code", CODE));
     if let Some((mounted, directory)) = code {
         arguments.push(format!("--code={directory}"));
-        mounts.push(mounted.mount.clone());
-        more.push(mounted);
+        mounts.push(mounted.mount);
+        volumes.push(mounted.volume);
     }
     let mut default = json!({
         "name": CONTAINER,
@@ -71,7 +81,7 @@ pub(super) fn container(input: JobInput<'_>, plugins: &Plugins) -> (Value, Value
     if let Some(resources) = &plugins.resources {
         default["resources"] = json!(resources);
     }
-    let owned = json!({
+    let fixed = json!({
         "name": CONTAINER,
         "image": plugins.image,
         "command": [PROGRAM],
@@ -80,7 +90,11 @@ pub(super) fn container(input: JobInput<'_>, plugins: &Plugins) -> (Value, Value
         "env": [{"name": "ROLLOUT_JOB", "value": input.owner.name}],
         "volumeMounts": mounts,
     });
-    (default, owned, more)
+    Host {
+        default,
+        fixed,
+        volumes,
+    }
 }
 
 /// `plugins.container` as the template of a Pod.

@@ -4,8 +4,6 @@ use serde_json::{Value, json};
 
 use crate::api::job::Sandbox;
 use crate::api::values::Template;
-use crate::resources::overlay;
-use crate::resources::security;
 
 /// The sandbox's template with its containers as native sidecars, behind the init containers that it has.
 pub(super) fn template(sandbox: &Sandbox) -> Option<Template> {
@@ -28,8 +26,7 @@ pub(super) fn template(sandbox: &Sandbox) -> Option<Template> {
 }
 
 fn sidecar(container: Value) -> Value {
-    let default = json!({"securityContext": security::users_container()});
-    let mut sidecar = overlay::merge(default, &container);
+    let mut sidecar = container;
     sidecar["restartPolicy"] = json!("Always");
     sidecar
 }

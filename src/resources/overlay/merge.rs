@@ -23,8 +23,7 @@ pub(super) fn list_rule(field: &str) -> ListRule {
         | "ephemeralContainers"
         | "imagePullSecrets"
         | "resourceClaims" => ListRule::Merge(&["name"]),
-        "env" => ListRule::Replace("name"),
-        "volumes" => ListRule::Replace("name"),
+        "env" | "volumes" => ListRule::Replace("name"),
         "volumeMounts" => ListRule::Merge(&["mountPath"]),
         "volumeDevices" => ListRule::Merge(&["devicePath"]),
         "ports" => ListRule::Merge(&["containerPort", "protocol"]),

@@ -102,8 +102,8 @@ fn config(input: PoolInput<'_>, engine: &Engine, simulator: &Simulator) -> Resul
     }
     let model = input.spec.model.as_ref();
     let path = model.map_or("simulated", |model| model.path.as_str());
-    let served = model.and_then(|model| model.served_name.as_deref());
-    let mut server = json!({"modelPath": path, "servedModelName": served.unwrap_or("default")});
+    let name = model.and_then(|model| model.served_name.as_deref());
+    let mut server = json!({"modelPath": path, "servedModelName": name.unwrap_or("default")});
     if let Some(length) = engine.context_length {
         server["contextLength"] = json!(length);
     }

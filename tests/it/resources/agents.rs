@@ -177,10 +177,11 @@ fn sandboxes_start_before_the_agent_and_are_started_again() {
     assert_eq!(first, ["shim", "session", "fetch", "database"]);
     let database = container(&pod, "database");
     assert_eq!(database["restartPolicy"], "Always");
-    assert_eq!(
-        database["securityContext"]["allowPrivilegeEscalation"],
-        false
-    );
+    for name in ["fetch", "database"] {
+        let context = &container(&pod, name)["securityContext"];
+        assert_eq!(context["allowPrivilegeEscalation"], false, "{name}");
+        assert_eq!(context["capabilities"]["drop"], json!(["ALL"]), "{name}");
+    }
     assert!(container(&pod, "fetch").get("restartPolicy").is_none());
     // Nothing of the session's is in the sandbox.
     assert_eq!(
