@@ -145,17 +145,28 @@ impl Walk {
         let there = live
             .and_then(Value::as_array)
             .map_or(&[][..], Vec::as_slice);
+        // Exact keys first: what leaves out a part of its key takes what is left.
+        let places = || {
+            owned
+                .iter()
+                .filter_map(|(key, fields)| Some((Place::parse(key)?, fields)))
+        };
+        let is_exact = |place: &Place| desired.iter().any(|item| place.is(item));
+        let exact = places().filter(|(place, _)| is_exact(place));
+        let loose = places().filter(|(place, _)| !is_exact(place));
         let mut wanted = vec![false; desired.len()];
-        for (key, fields) in owned {
-            let Some(place) = Place::parse(key) else {
-                continue;
-            };
+        for (place, fields) in exact.chain(loose) {
             let below = Self {
                 path: format!("{}{place}", self.path),
                 quantities: self.quantities,
             };
+            let free = |number: usize| !wanted[number];
             let exact = desired.iter().position(|item| place.is(item));
-            let found = exact.or_else(|| desired.iter().position(|item| place.may_be(item)));
+            let found = exact.or_else(|| {
+                let mut all = desired.iter().enumerate();
+                let item = all.find(|(number, item)| free(*number) && place.may_be(item));
+                item.map(|(number, _)| number)
+            });
             let Some(number) = found else {
                 return Err(Difference::LeftOver(below.path));
             };

@@ -138,9 +138,9 @@ enum Act {
     Turn(usize),
     /// It looks and is stopped before it writes: it writes what it decided at its next turn.
     Stall(usize),
-    /// Nothing happens for so many seconds.
+    /// So many seconds pass; everybody who is not stalled goes on looking.
     Pass(u64),
-    /// Somebody deletes the lease.
+    /// Somebody deletes the lease. Once: against who does it again and again no election helps.
     Delete,
 }
 
@@ -173,10 +173,29 @@ proptest! {
             .collect();
         // Everybody has looked once: a lease that is deleted before anybody saw it is nobody's.
         let mut looked = false;
+        let mut deleted = false;
         for act in acts {
             let number = match act {
-                Act::Pass(count) => { now += seconds(count); continue; }
-                Act::Delete => { if looked { server = None; } continue; }
+                Act::Pass(count) => {
+                    for _ in 0..count {
+                        now += seconds(1);
+                        for candidate in &mut candidates {
+                            if candidate.decided.is_none() && let Some(seen) = &mut candidate.seen {
+                                seen.update(server.clone(), now);
+                            }
+                        }
+                    }
+                    continue;
+                }
+                Act::Delete => {
+                    // Nor while the first one of all is still being made.
+                    let making = candidates.iter().any(|candidate| matches!(candidate.decided, Some((None, _))));
+                    if looked && !deleted && !making {
+                        server = None;
+                        deleted = true;
+                    }
+                    continue;
+                }
                 Act::Turn(number) | Act::Stall(number) => number,
             };
             let me = format!("candidate-{number}");
