@@ -16,6 +16,8 @@ mod manifests;
 #[cfg(test)]
 mod packaging;
 #[cfg(test)]
+mod plan;
+#[cfg(test)]
 mod resources;
 #[cfg(test)]
 mod samples;

@@ -31,6 +31,7 @@ pub(super) fn driver(pod: &Pod) -> Option<DriverPod> {
             .flatten()
             .any(|finalizer| finalizer == finalizers::LAST_WORD),
         restarts: driver.map_or(0, |driver| driver.restart_count),
+        crash: driver.and_then(crash),
         life: life(pod, driver),
         trouble: trouble(pod),
     })
@@ -64,6 +65,17 @@ fn life(pod: &Pod, driver: Option<&ContainerStatus>) -> DriverLife {
     } else {
         DriverLife::Starting
     }
+}
+
+fn crash(driver: &ContainerStatus) -> Option<String> {
+    let ended = driver.last_state.as_ref()?.terminated.as_ref()?;
+    let facts = ended.message.as_deref().and_then(Facts::of_last_word);
+    let said = facts.and_then(|facts| facts.outcome);
+    let reason = || {
+        let reason = ended.reason.as_deref().unwrap_or("no reason");
+        format!("it ended with exit code {} ({reason})", ended.exit_code)
+    };
+    Some(said.map_or_else(reason, |outcome| outcome.message))
 }
 
 /// A Pod of a job's agents.

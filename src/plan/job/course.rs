@@ -22,6 +22,8 @@ const FIRST_REST: Duration = Duration::from_secs(10);
 const LONGEST_REST: Duration = Duration::from_mins(5);
 /// What the status calls attempts that ended without a decision.
 pub(super) const LOST: &str = "driver_lost";
+/// What the status calls starts of the driver that crashed.
+pub(super) const CRASHED: &str = "driver_crashed";
 
 /// What happens next.
 #[derive(Clone, Debug, PartialEq)]
@@ -237,13 +239,12 @@ fn fail(reason: &str, message: &str) -> Stop {
 }
 
 fn backoff_limit(input: &Input<'_>) -> Outcome {
-    let said = input
-        .driver()
-        .and_then(|driver| match &driver.life {
-            DriverLife::Ended(Some(facts)) => facts.outcome.as_ref(),
-            _ => None,
-        })
-        .map(|outcome| format!(": {}", outcome.message))
+    let crash = input.driver().and_then(|driver| driver.crash.clone());
+    let failures = &input.before.recent_failures;
+    let before = failures.iter().find(|failure| failure.reason == CRASHED);
+    let said = crash
+        .or_else(|| before.map(|failure| failure.message.clone()))
+        .map(|said| format!(": {said}"))
         .unwrap_or_default();
     Outcome {
         reason: reasons::BACKOFF_LIMIT_EXCEEDED.to_owned(),

@@ -67,6 +67,8 @@ pub struct DriverPod {
     pub is_held: bool,
     /// How often its driver was started again in place.
     pub restarts: i32,
+    /// What the last start said that crashed; none: none did, or it could not say.
+    pub crash: Option<String>,
     /// Where it is in its life.
     pub life: DriverLife,
     /// Why it does not start, when a person must act.

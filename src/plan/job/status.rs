@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
 use super::Input;
-use super::course::{Course, End, LOST, Stop};
+use super::course::{CRASHED, Course, End, LOST, Stop};
 use super::observed::{AgentLife, DriverLife, PoolView};
 use super::report::{Doing, Facts, MOST_FAILURES, Outcome};
 use crate::api::conditions::{reasons, types};
@@ -129,26 +129,37 @@ fn facts(input: &Input<'_>) -> Facts {
     }
 }
 
-/// The driver's, and how often attempts were lost.
+/// The driver's, and what it cannot say itself: how often it crashed, and was lost.
 fn failures(input: &Input<'_>, facts: &Facts, course: &Course) -> Vec<Failure> {
-    let was = &input.before.recent_failures;
-    let lost = was.iter().find(|failure| failure.reason == LOST);
+    let was = |reason: &str| {
+        let mut before = input.before.recent_failures.iter();
+        before.find(|failure| failure.reason == reason).cloned()
+    };
+    let crashed = input
+        .driver()
+        .filter(|driver| driver.restarts > 0)
+        .map(|driver| Failure {
+            reason: CRASHED.to_owned(),
+            message: driver.crash.clone().unwrap_or_default(),
+            count: i64::from(driver.restarts),
+        })
+        .or_else(|| was(CRASHED));
     let more = i64::from(matches!(course, Course::Begin { lost: true }));
-    let count = lost.map_or(0, |failure| failure.count) + more;
+    let count = was(LOST).map_or(0, |failure| failure.count) + more;
+    let lost = (count > 0).then(|| Failure {
+        reason: LOST.to_owned(),
+        message: "the driver's pod ended without a decision".to_owned(),
+        count,
+    });
+    let ours: Vec<_> = crashed.into_iter().chain(lost).collect();
     let mut failures: Vec<_> = facts
         .failures
         .iter()
-        .filter(|failure| failure.reason != LOST)
+        .filter(|failure| failure.reason != LOST && failure.reason != CRASHED)
         .cloned()
         .collect();
-    if count > 0 {
-        failures.truncate(MOST_FAILURES - 1);
-        failures.push(Failure {
-            reason: LOST.to_owned(),
-            message: "the driver's pod ended without a decision".to_owned(),
-            count,
-        });
-    }
+    failures.truncate(MOST_FAILURES - ours.len());
+    failures.extend(ours);
     failures
 }
 
@@ -277,7 +288,13 @@ impl View<'_> {
             Phase::Suspended => not(reasons::SUSPENDED, "the job is suspended"),
             Phase::Running => not(reasons::PROGRESSING, "the driver generates samples"),
             Phase::TearingDown => not(reasons::PROGRESSING, "the teardown runs"),
-            Phase::Starting => not(reasons::STARTING, "the driver starts"),
+            Phase::Starting => match self.input.driver().and_then(|driver| driver.crash.as_ref()) {
+                Some(crash) => {
+                    let message = format!("the driver crashed and is started again: {crash}");
+                    not(reasons::STARTING, &message)
+                }
+                None => not(reasons::STARTING, "the driver starts"),
+            },
             _ => not(reasons::STARTING, "the job waits for its pool"),
         }
     }

@@ -1,0 +1,107 @@
+//! Agents' Pods by slot and generation, from the driver's demand.
+
+use rollout_operator::plan::job::{AgentLife, Demand, Plan, Report};
+use serde_json::json;
+
+use super::job::agentic;
+use super::scene::{Scene, acts, agent, at};
+
+fn scene(waiting: u64, assigned: u64) -> Scene {
+    let mut generate = agentic();
+    generate["agentic"]["warmPods"] = json!(1);
+    let mut scene = Scene::running(&json!({
+        "generate": generate,
+        "rollout": {"batchSize": 2, "concurrency": {"sessions": 3}},
+    }));
+    scene.observed.report = Some(Report {
+        demand: Some(Demand {
+            waiting,
+            assigned,
+            ..Demand::default()
+        }),
+        ..Report::default()
+    });
+    scene
+}
+
+fn ended(failed: bool) -> AgentLife {
+    AgentLife::Ended {
+        failed,
+        at: Some(at(0)),
+        reason: "as told".to_owned(),
+    }
+}
+
+fn agents(plan: &Plan) -> String {
+    acts(plan)
+        .replace("hold, pool, objects", "")
+        .trim_start_matches(", ")
+        .to_owned()
+}
+
+#[test]
+fn as_many_as_sessions_need_within_what_may_run_at_once() {
+    for (waiting, assigned, expected) in [
+        (2, 0, "create 0-1, create 1-1"),
+        (1, 2, "create 0-1, create 1-1, create 2-1"),
+        (9, 9, "create 0-1, create 1-1, create 2-1"),
+        (0, 0, "create 0-1"),
+    ] {
+        assert_eq!(agents(&scene(waiting, assigned).plan()), expected);
+    }
+}
+
+#[test]
+fn an_unknown_demand_leaves_pods_as_they_are() {
+    let mut scene = scene(3, 0);
+    scene.observed.agents = vec![agent(0, 1, AgentLife::Running)];
+    scene.observed.report = Some(Report::default());
+    assert_eq!(agents(&scene.plan()), "");
+    scene.observed.report = None;
+    assert_eq!(agents(&scene.plan()), "");
+}
+
+#[test]
+fn a_slot_that_ended_is_told_and_taken_by_the_next_generation() {
+    let mut scene = scene(1, 1);
+    scene.observed.agents = vec![agent(0, 1, ended(false)), agent(1, 1, AgentLife::Running)];
+    assert_eq!(agents(&scene.plan()), "create 0-2, tell 0-1");
+    // Until its successor is there it stays: its name says which generation is next.
+    scene.observed.memory.told.insert((0, 1));
+    assert_eq!(agents(&scene.plan()), "create 0-2");
+    scene.observed.agents.push(agent(0, 2, AgentLife::Starting));
+    assert_eq!(agents(&scene.plan()), "delete job-agent-0-1");
+}
+
+#[test]
+fn a_pod_that_is_not_seen_yet_is_asked_for_by_the_same_name() {
+    let scene = scene(1, 0);
+    assert_eq!(agents(&scene.plan()), agents(&scene.plan()));
+    assert_eq!(agents(&scene.plan()), "create 0-1");
+}
+
+#[test]
+fn a_pod_that_was_deleted_is_told_and_its_name_is_not_used_again() {
+    let mut scene = scene(1, 0);
+    scene.observed.memory.highest.insert(0, 3);
+    assert_eq!(agents(&scene.plan()), "create 0-4, tell 0-3");
+}
+
+#[test]
+fn a_slot_whose_pod_failed_rests() {
+    let mut scene = scene(0, 1);
+    scene.observed.agents = vec![agent(0, 1, ended(true))];
+    // Another slot takes the work meanwhile.
+    assert_eq!(agents(&scene.plan()), "create 1-1, tell 0-1");
+    scene.now = 10;
+    assert_eq!(agents(&scene.plan()), "create 0-2, tell 0-1");
+}
+
+#[test]
+fn agents_of_an_earlier_attempt_go() {
+    let mut scene = scene(1, 0);
+    let mut old = agent(0, 4, AgentLife::Running);
+    old.attempt = 0;
+    scene.observed.agents = vec![old];
+    assert_eq!(agents(&scene.plan()), "create 0-5, delete job-agent-0-4");
+}

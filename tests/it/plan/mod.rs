@@ -1,0 +1,7 @@
+//! What is decided about a job, from what was observed.
+
+mod agents;
+mod job;
+mod progress;
+mod report;
+mod scene;
