@@ -3,6 +3,7 @@
 mod apply;
 mod controller;
 mod election;
+mod jobs;
 mod pools;
 mod prune;
 mod refusals;
