@@ -1,4 +1,7 @@
 //! Every combination of the chart's switches renders, and the API server takes what it renders.
+//!
+//! What a template renders depends on the switches that it names, or that the helpers name, and on no other. So all combinations of those,
+//! template by template, give every object that all combinations of all switches could give.
 
 use std::collections::BTreeSet;
 
@@ -8,47 +11,104 @@ use tokio::task::JoinSet;
 
 use super::tools::{
     NAMESPACE, RELEASE, chart, file, helm, kubectl, kubectl_with, monitoring, nothing_installed,
+    run_script,
 };
 
-/// Values that are no booleans, and choose what is rendered all the same.
-const CHOICES: [&str; 2] = ["namespaces={default,kube-public}", "key.existingSecret=own"];
-
-/// The booleans of the schema.
-fn switches(schema: &Value, path: &str, found: &mut Vec<String>) {
-    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
-        let path = if path.is_empty() {
-            name.clone()
-        } else {
-            format!("{path}.{name}")
-        };
-        if field["type"] == "boolean" {
-            found.push(path);
-        } else {
-            switches(field, &path, found);
-        }
-    }
+/// A value that chooses what is rendered: its field, and what it is set to (nothing: what the chart has).
+#[derive(Clone)]
+struct Switch {
+    field: String,
+    settings: [Option<String>; 2],
 }
 
-/// One set of values for every combination of these.
-fn combinations(switches: &[String], choices: &[&str]) -> Vec<String> {
-    let count = switches.len() + choices.len();
-    (0_u32..1 << count)
-        .map(|bits| {
-            let is_on = |index: usize| bits & (1 << index) != 0;
-            let switched = switches
-                .iter()
-                .enumerate()
-                .map(|(index, path)| format!("{path}={}", is_on(index)));
-            let chosen = choices
-                .iter()
-                .enumerate()
-                .filter(|(index, _)| is_on(switches.len() + index));
-            switched
-                .chain(chosen.map(|(_, choice)| (*choice).to_owned()))
-                .collect::<Vec<_>>()
-                .join(",")
+/// The booleans of the schema, and two values that are none and choose all the same.
+fn switches() -> Vec<Switch> {
+    fn booleans(schema: &Value, path: &str, found: &mut Vec<String>) {
+        for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+            let path = format!("{path}.{name}");
+            if field["type"] == "boolean" {
+                found.push(path);
+            } else {
+                booleans(field, &path, found);
+            }
+        }
+    }
+    let schema =
+        std::fs::read_to_string(file("charts/rollout-operator/values.schema.json")).unwrap();
+    let mut fields = Vec::new();
+    booleans(&serde_json::from_str(&schema).unwrap(), "", &mut fields);
+    let boolean = |field: String| Switch {
+        settings: ["false", "true"].map(|value| Some(format!("{}={value}", &field[1..]))),
+        field,
+    };
+    let given = |field: &str, value: &str| Switch {
+        settings: [None, Some(format!("{}={value}", &field[1..]))],
+        field: field.to_owned(),
+    };
+    let mut switches: Vec<Switch> = fields.into_iter().map(boolean).collect();
+    switches.push(given(".namespaces", "{default,kube-public}"));
+    switches.push(given(".key.existingSecret", "own"));
+    switches
+}
+
+/// Whether a template reads a field, alone or with what it is a part of.
+fn names(template: &str, field: &str) -> bool {
+    let ends = field
+        .match_indices('.')
+        .map(|(at, _)| at)
+        .skip(1)
+        .chain([field.len()]);
+    ends.map(|end| format!(".Values{}", &field[..end]))
+        .any(|path| {
+            let goes_on =
+                |after: &str| after.starts_with(|next: char| next.is_alphanumeric() || next == '.');
+            template
+                .match_indices(&path)
+                .any(|(at, _)| !goes_on(&template[at + path.len()..]))
         })
+}
+
+/// All combinations of these, as values for Helm.
+fn combinations(switches: &[Switch]) -> Vec<String> {
+    let all = 0_usize..1 << switches.len();
+    all.map(|bits| values(switches, |index| bits >> index & 1))
         .collect()
+}
+
+/// Each switch set to the one or the other of its settings.
+fn values(switches: &[Switch], which: impl Fn(usize) -> usize) -> String {
+    let switches = switches.iter().enumerate();
+    let settings = switches.filter_map(|(index, switch)| switch.settings[which(index)].clone());
+    settings.collect::<Vec<_>>().join(",")
+}
+
+/// Template by template.
+fn value_sets() -> BTreeSet<String> {
+    let switches = switches();
+    let mut unread: Vec<Switch> = switches.clone();
+    let mut sets = BTreeSet::new();
+    let folder = file("charts/rollout-operator/templates");
+    let text = |name: &str| std::fs::read_to_string(format!("{folder}/{name}")).unwrap();
+    let helpers = text("_helpers.tpl");
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if !name.ends_with(".yaml") {
+            continue;
+        }
+        let template = helpers.clone() + &text(&name);
+        let reads = |switch: &Switch| names(&template, &switch.field);
+        let read: Vec<Switch> = switches
+            .iter()
+            .filter(|switch| reads(switch))
+            .cloned()
+            .collect();
+        sets.extend(combinations(&read));
+        unread.retain(|switch| !reads(switch));
+    }
+    let unread: Vec<_> = unread.into_iter().map(|switch| switch.field).collect();
+    assert!(unread.is_empty(), "no template reads {unread:?}");
+    sets.extend([values(&switches, |_| 0), values(&switches, |_| 1)]);
+    sets
 }
 
 async fn render(values: &str) -> Vec<String> {
@@ -90,21 +150,8 @@ async fn render_all(sets: &[String]) -> BTreeSet<String> {
 #[tokio::test]
 async fn every_combination_of_switches_is_taken_by_the_server() {
     nothing_installed().await;
-    let schema =
-        std::fs::read_to_string(file("charts/rollout-operator/values.schema.json")).unwrap();
-    let mut all = Vec::new();
-    switches(&serde_json::from_str(&schema).unwrap(), "", &mut all);
-    // Definitions are slow to render, and depend on nothing else.
-    let (definitions, others): (Vec<_>, Vec<_>) =
-        all.into_iter().partition(|path| path.starts_with("crds."));
-    let mut sets = combinations(&definitions, &[]);
-    sets.extend(
-        combinations(&others, &CHOICES)
-            .into_iter()
-            .map(|values| format!("crds.enabled=false,{values}")),
-    );
-    assert!(sets.len() > 1000, "{}", sets.len());
-
+    let sets: Vec<String> = value_sets().into_iter().collect();
+    assert!(sets.len() > 50, "{}", sets.len());
     let objects = render_all(&sets).await;
     assert!(objects.len() > 20, "{}", objects.len());
 
@@ -195,4 +242,9 @@ async fn every_list_and_map_reaches_the_pod() {
         controller["env"].as_array().unwrap().last().unwrap(),
         &values["extraEnv"][0]
     );
+}
+
+#[tokio::test]
+async fn what_is_rendered_is_checked_in() {
+    run_script("scripts/render", &["--check"]).await;
 }

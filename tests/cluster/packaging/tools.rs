@@ -85,6 +85,12 @@ fn succeeded(arguments: &[&str], output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
+/// A script of the repository, which must succeed.
+pub(super) async fn run_script(path: &str, arguments: &[&str]) {
+    let output = run(program(file(path), arguments), "").await;
+    succeeded(&[&[path], arguments].concat(), &output);
+}
+
 pub(super) async fn kubectl(arguments: &[&str]) -> String {
     kubectl_with(arguments, "").await
 }
