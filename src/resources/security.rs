@@ -37,8 +37,9 @@ pub(super) fn restrict(spec: &mut Value) {
     for list in ["initContainers", "containers"] {
         let containers = spec.get_mut(list).and_then(Value::as_array_mut);
         for container in containers.into_iter().flatten() {
-            let default = json!({"securityContext": users_container()});
-            *container = merge(default, container);
+            let own = container.get("securityContext").cloned();
+            container["securityContext"] =
+                merge(users_container(), &own.unwrap_or_else(|| json!({})));
         }
     }
 }

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::JobInput;
-use crate::resources::names;
 use crate::resources::volumes::{self, Mounted};
+use crate::resources::{Refusal, names};
 
 const DATASET: &str = "/data/dataset";
 const TOKENIZER: &str = "/data/tokenizer";
@@ -21,6 +21,22 @@ pub(super) struct Data {
     pub(super) tokenizer: Value,
     pub(super) ledger: String,
     pub(super) output: String,
+}
+
+/// Whether the driver can have what it needs.
+///
+/// # Errors
+/// The tokenizer's files are in another namespace, and the driver renders prompts with them.
+pub(super) fn check(input: JobInput<'_>) -> Result<(), Refusal> {
+    let has_files = input.pool.spec.tokenizer.is_some();
+    let is_far = input.pool.namespace != input.owner.namespace;
+    if has_files && is_far && input.spec.generate.single_turn.is_some() {
+        return Err(Refusal::not_supported(
+            "spec.poolRef.namespace",
+            "tokenizer files of a pool of another namespace; use a pool of the job's own namespace, or one without tokenizer",
+        ));
+    }
+    Ok(())
 }
 
 pub(super) fn of(input: JobInput<'_>) -> Data {

@@ -113,6 +113,7 @@ impl JobObjects {
 /// # Errors
 /// The spec cannot run on a cluster.
 pub fn build(input: JobInput<'_>) -> Result<JobObjects, Refusal> {
+    data::check(input)?;
     let (driver, mut overruled) = driver_pod::build(input)?;
     if input.agents().is_some() {
         // What is wrong with agents is said before anything runs.

@@ -131,6 +131,7 @@ impl PoolObjects {
 /// # Errors
 /// The spec cannot run on a cluster.
 pub fn build(input: PoolInput<'_>) -> Result<PoolObjects, Refusal> {
+    refuse_what_nobody_reads(input.spec)?;
     let mut overruled = Vec::new();
     let engines = match &input.spec.engine {
         Some(engine) => Some(build_engines(input, engine, &mut overruled)?),
@@ -146,6 +147,33 @@ pub fn build(input: PoolInput<'_>) -> Result<PoolObjects, Refusal> {
         router,
         overruled,
     })
+}
+
+/// Fields that no part of the cluster acts on yet.
+fn refuse_what_nobody_reads(spec: &SGLangPoolSpec) -> Result<(), Refusal> {
+    let weights = spec.weights.as_ref();
+    if weights.is_some_and(|weights| weights.required_version.is_some()) {
+        return Err(Refusal::not_supported(
+            "spec.weights.requiredVersion",
+            "engines that are left out until they have a version",
+        ));
+    }
+    let tokenizer = spec.tokenizer.as_ref();
+    for (field, is_set) in [
+        ("url", tokenizer.is_some_and(|files| files.url.is_some())),
+        (
+            "huggingFace",
+            tokenizer.is_some_and(|files| files.hugging_face.is_some()),
+        ),
+    ] {
+        if is_set {
+            return Err(Refusal::not_supported(
+                format!("spec.tokenizer.{field}"),
+                "tokenizer files that are downloaded; use configMap or persistentVolumeClaim",
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn build_engines(

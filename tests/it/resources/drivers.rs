@@ -389,3 +389,20 @@ fn a_pool_of_the_jobs_own_knows_its_data_set_and_follows_its_suspension() {
     assert!(as_resource.pool_objects().is_ok());
     assert!(spec_job("everything").own_pool.is_none());
 }
+
+#[test]
+fn tokenizer_files_of_another_namespace_are_refused_where_the_driver_needs_them() {
+    let mut job = spec_job("own-pool");
+    job.pool = super::spec_pool("outside").pool_spec();
+    job.pool.external.as_mut().unwrap().api_key_secret_ref = None;
+    assert_eq!(driver_settings(&job)["tokenizer"], "/data/tokenizer");
+    job.pool_namespace = "serving".to_owned();
+    let refused = job.refusal();
+    assert_eq!(refused.reason(), "NotSupported");
+    assert!(
+        refused
+            .to_string()
+            .contains("tokenizer files of a pool of another namespace"),
+        "{refused}"
+    );
+}

@@ -558,3 +558,29 @@ fn engines_that_run_already_are_left_alone() {
     let objects = spec_pool("outside").pool_objects().unwrap();
     assert!(objects.engines.is_none());
 }
+
+#[test]
+fn what_no_part_of_the_cluster_acts_on_is_refused() {
+    for (field, value, at) in [
+        (
+            "weights",
+            json!({"requiredVersion": "12"}),
+            "spec.weights.requiredVersion",
+        ),
+        (
+            "tokenizer",
+            json!({"url": "http://files/"}),
+            "spec.tokenizer.url",
+        ),
+        (
+            "tokenizer",
+            json!({"huggingFace": {}}),
+            "spec.tokenizer.huggingFace",
+        ),
+    ] {
+        let pool = a_pool(json!({"engine": {"simulator": {}}, field: value}));
+        let refused = pool.pool_objects().unwrap_err();
+        assert_eq!(refused.reason(), "NotSupported");
+        assert!(refused.to_string().starts_with(at), "{refused}");
+    }
+}
