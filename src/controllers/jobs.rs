@@ -95,7 +95,7 @@ impl Jobs {
             });
         }
         let filled = filled(children.clone(), pods.clone(), pools.clone()).boxed();
-        let drivers = Drivers::new(shared.reporting.stop.clone()).map_err(|error| {
+        let drivers = Drivers::new().map_err(|error| {
             Error::call(
                 "make",
                 "a client for drivers",
@@ -339,7 +339,9 @@ fn context(
         calls,
         children,
         pods: Box::new(move |namespace, job| {
-            let stores = pods.iter().filter(|(part, _)| covers(part, namespace));
+            let stores = pods
+                .iter()
+                .filter(|(part, _)| covers(part.as_deref(), namespace));
             stores
                 .flat_map(|(_, store)| {
                     store.state_filter(|pod: &Pod| {
@@ -350,11 +352,16 @@ fn context(
                 .collect()
         }),
         pool: Box::new(move |namespace, name| {
-            let (_, store) = pools.iter().find(|(part, _)| covers(part, namespace))?;
+            let (_, store) = pools
+                .iter()
+                .find(|(part, _)| covers(part.as_deref(), namespace))?;
             store.get(&ObjectRef::new(name).within(namespace))
         }),
         queue: Arc::new(move |namespace, name| {
-            for (_, queue) in queues.iter().filter(|(part, _)| covers(part, namespace)) {
+            for (_, queue) in queues
+                .iter()
+                .filter(|(part, _)| covers(part.as_deref(), namespace))
+            {
                 queue.add(namespace, name);
             }
         }),
@@ -370,6 +377,6 @@ fn context(
     }
 }
 
-fn covers(part: &Option<String>, namespace: &str) -> bool {
-    part.as_deref().is_none_or(|part| part == namespace)
+fn covers(part: Option<&str>, namespace: &str) -> bool {
+    part.is_none_or(|part| part == namespace)
 }

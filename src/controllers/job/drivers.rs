@@ -12,8 +12,8 @@ use reqwest::StatusCode;
 use reqwest::header::{ETAG, HeaderValue, IF_NONE_MATCH};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::plan::job::{Holder, Report};
 use crate::resources::job::STATUS_PORT;
@@ -28,13 +28,13 @@ const LONGEST: usize = 1 << 20;
 /// The drivers that are asked, by the UID of their Pod.
 pub struct Drivers {
     client: reqwest::Client,
-    stop: CancellationToken,
     asked: Mutex<HashMap<String, Asked>>,
 }
 
 struct Asked {
     known: Arc<Known>,
-    _end: DropGuard,
+    /// Its task, which ends with the entry.
+    _task: JoinSet<()>,
 }
 
 #[derive(Default)]
@@ -56,18 +56,17 @@ pub(super) struct Driver {
 }
 
 impl Drivers {
-    /// None yet. Asking ends with `stop`.
+    /// None yet. Asking ends with the value.
     ///
     /// # Errors
     /// No HTTP client can be made.
-    pub fn new(stop: CancellationToken) -> reqwest::Result<Self> {
+    pub fn new() -> reqwest::Result<Self> {
         Ok(Self {
             client: reqwest::Client::builder()
                 .no_proxy()
                 .timeout(LIMIT)
                 .redirect(reqwest::redirect::Policy::none())
                 .build()?,
-            stop,
             asked: Mutex::default(),
         })
     }
@@ -79,7 +78,6 @@ impl Drivers {
             return;
         }
         let known = Arc::<Known>::default();
-        let end = self.stop.child_token();
         let uid = driver.uid.clone();
         let task = Task {
             client: self.client.clone(),
@@ -87,10 +85,11 @@ impl Drivers {
             token: driver.token,
             known: Arc::clone(&known),
         };
-        tokio::spawn(task.run(end.clone(), changed));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(task.run(changed));
         let entry = Asked {
             known,
-            _end: end.drop_guard(),
+            _task: tasks,
         };
         asked.insert(uid, entry);
     }
@@ -130,22 +129,17 @@ struct Task {
 }
 
 impl Task {
-    async fn run(self, end: CancellationToken, changed: impl Fn() + Send + 'static) {
+    async fn run(self, changed: impl Fn() + Send + 'static) {
         let mut ticks = tokio::time::interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut tag = None;
         loop {
             tokio::select! {
-                () = end.cancelled() => return,
                 _ = ticks.tick() => {}
                 () = self.known.news.notified() => {}
             }
-            let turn = async { self.tell().await | self.ask(&mut tag).await };
-            let news = tokio::select! {
-                () = end.cancelled() => return,
-                news = turn => news,
-            };
-            if news {
+            let taken = self.tell().await;
+            if self.ask(&mut tag).await || taken {
                 changed();
             }
         }

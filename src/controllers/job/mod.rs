@@ -15,4 +15,4 @@ mod reconciler;
 mod status;
 
 pub use drivers::Drivers;
-pub use reconciler::{Context, JobReconciler, OfJob};
+pub use reconciler::{Context, Enqueue, JobReconciler, OfJob};

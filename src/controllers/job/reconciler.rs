@@ -34,6 +34,9 @@ use crate::resources::{Object, Owner, Rendering, names};
 /// What is known about something, by namespace and name.
 pub type OfJob<T> = Box<dyn Fn(&str, &str) -> T + Send + Sync>;
 
+/// What is done with a job, by namespace and name.
+pub type Enqueue = dyn Fn(&str, &str) + Send + Sync;
+
 /// What the reconciler works with.
 pub struct Context {
     /// The way to the API server.
@@ -47,7 +50,7 @@ pub struct Context {
     /// A pool.
     pub pool: OfJob<Option<Arc<DeserializeGuard<SGLangPool>>>>,
     /// Puts a job into the queue.
-    pub queue: Arc<dyn Fn(&str, &str) + Send + Sync>,
+    pub queue: Arc<Enqueue>,
     /// The drivers that are asked.
     pub drivers: Drivers,
     /// The installation.

@@ -197,7 +197,7 @@ pub(super) fn next_deadline(input: &Input<'_>) -> Option<Duration> {
 }
 
 fn deadline(input: &Input<'_>) -> Option<Duration> {
-    left(input, input.spec.active_deadline_seconds?)
+    Some(left(input, input.spec.active_deadline_seconds?))
 }
 
 fn running_deadline(input: &Input<'_>) -> Option<Duration> {
@@ -211,11 +211,11 @@ fn running_deadline(input: &Input<'_>) -> Option<Duration> {
     if has_generated {
         return None;
     }
-    left(input, limit)
+    Some(left(input, limit))
 }
 
 /// Suspended time does not count: the clock starts again with the job.
-fn left(input: &Input<'_>, limit: i32) -> Option<Duration> {
+fn left(input: &Input<'_>, limit: i32) -> Duration {
     let started = input.before.start_time.as_ref();
     let started = started.map_or(input.created, |time| time.0);
     let resumed = input
@@ -227,7 +227,7 @@ fn left(input: &Input<'_>, limit: i32) -> Option<Duration> {
     let limit = Duration::from_secs(u64::try_from(limit).unwrap_or(0));
     let own = input.driver().map_or(Duration::ZERO, |_| DRIVERS_OWN);
     let since = elapsed(started.max(resumed), input.now);
-    Some((limit + own).saturating_sub(since))
+    (limit + own).saturating_sub(since)
 }
 
 fn fail(reason: &str, message: &str) -> Stop {

@@ -58,6 +58,10 @@ pub struct Input<'a> {
 
 /// What is done: the status first, then the rest in the order of the fields.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an act of its own, done or not"
+)]
 pub struct Plan {
     /// The job's status.
     pub status: RolloutJobStatus,
