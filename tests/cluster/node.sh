@@ -45,6 +45,16 @@ mount_file_systems() {
   mount --make-rshared /
 }
 
+# The provisioner makes volumes for root alone, and fsGroup changes no host path. As on kind and k3s, they are for everyone.
+open_volumes() {
+  local volume
+  while sleep .2; do
+    for volume in "$run"/volumes/*/; do
+      [ -w "$volume" ] && [ ! -k "$volume" ] && chmod 1777 "$volume"
+    done
+  done
+}
+
 # A bridge with nothing behind it: the default route makes service addresses leave, so that they are translated; nothing gets out.
 make_network() {
   hostname "$node"
@@ -98,4 +108,5 @@ make_network
 start containerd containerd -c "$run/containerd.toml"
 start_control_plane
 start_node
+start volumes open_volumes
 wait
