@@ -73,7 +73,7 @@ impl Pools {
         for part in shared.settings.scope.parts() {
             let (queue, waiting) = Queue::new(meta::POOL_KIND, Arc::clone(&shared.metrics));
             let api = typed(&shared.client, part.as_deref());
-            // No selector: it would hide users' objects (P17).
+            // No selector: it would hide users' objects (P17). Nor a predicate on the generation: it would swallow deletions (P5).
             let roots = Watch::<Pool>::new(api, meta::POOL_KIND, part.as_deref(), None, ());
             let store = roots.store();
             let mut starting = Starting {

@@ -296,8 +296,10 @@ fn fingerprint<'a>(objects: impl Iterator<Item = &'a Object>) -> String {
     let digest = objects.fold(Sha256::new(), |digest, object| {
         digest.chain_update(object.value.to_string())
     });
-    let bytes = digest.finalize();
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    digest
+        .finalize()
+        .iter()
+        .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 /// Everything that is wrong with a spec, as the offline checks say it, and what is not built.

@@ -1,4 +1,5 @@
-//! Writes a pool's status, when it changed.
+//! Writes a pool's status, when it changed: nothing in it moves by itself, so that a write is never its own cause (P18). The status has a field
+//! manager of its own (P19).
 
 use std::collections::HashMap;
 

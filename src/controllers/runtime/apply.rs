@@ -1,5 +1,7 @@
 //! Server-side apply of raw objects.
 //!
+//! One field manager per controller, another for statuses (P19).
+//!
 //! Inputs: the wanted object, and the live one from a cache. Guarantees: one field manager, force on what is ours, unknown fields refused,
 //! never a write that changes nothing, never a write over an object of somebody else. Caveat: what this process remembers of its applies
 //! is gone with it; afterwards [`super::ownership`] alone decides.

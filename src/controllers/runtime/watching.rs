@@ -1,5 +1,6 @@
 //! Watches and their caches: one per kind and namespace, narrowed by label, in pages, without what nobody reads (P14, P17).
 //!
+//! Lists are the most recent ones, so that a decision never starts from an old world (P15).
 //! An error of a watch is an item of it, with a growing wait (P16), and is counted; the watch never ends before it is told to. After a new
 //! list everything is looked at again: what was deleted in between is told by no event.
 
