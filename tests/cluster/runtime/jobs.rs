@@ -314,3 +314,44 @@ async fn a_controller_that_was_killed_is_followed_by_one_that_goes_on() {
         driver
     );
 }
+
+#[tokio::test]
+async fn the_session_of_a_deleted_agents_pod_runs_again_in_another() {
+    let place = Place::new("lost-agent").await;
+    let agent = json!({"name": "agent", "image": "localhost/tiny:1", "command": ["/bin/busybox", "sleep", "3600"]});
+    let container = json!({"template": {"spec": {"containers": [agent]}}});
+    let one = json!({
+        "generate": {"agentic": {"agent": {"container": container}}},
+        "rollout": {"batchSize": 1, "samplesPerPrompt": 1, "concurrency": {"sessions": 1}},
+    });
+    place.job("job", &one).await;
+    let pods = place.all::<Pod>();
+    until("the agent works", &place.controller, async || {
+        let pod = pods.get_opt("job-agent-0-1").await.unwrap();
+        let status = pod.and_then(|pod| pod.status);
+        status.is_some_and(|status| status.phase.as_deref() == Some("Running"))
+    })
+    .await;
+    pods.delete("job-agent-0-1", &DeleteParams::default())
+        .await
+        .unwrap();
+    // While it ends, its slot is taken: another slot has the work.
+    until("its session runs again", &place.controller, async || {
+        let pod = pods.get_opt("job-agent-1-1").await.unwrap();
+        let status = pod.and_then(|pod| pod.status);
+        status.is_some_and(|status| status.phase.as_deref() == Some("Running"))
+            && place.status("job").await["progress"]["sessions"]["infraFailed"] == 1
+    })
+    .await;
+    assert_eq!(place.status("job").await["phase"], "Running");
+    place
+        .jobs
+        .delete("job", &DeleteParams::default())
+        .await
+        .unwrap();
+    until("nothing runs", &place.controller, async || {
+        place.of::<Pod>("job").await.is_empty()
+            && place.jobs.get_opt("job").await.unwrap().is_none()
+    })
+    .await;
+}
