@@ -287,7 +287,7 @@ fn the_ladder_fits_into_the_grace_period() {
 #[test]
 fn its_pod_is_named_by_attempt_and_held_for_its_last_word() {
     let case = spec_job("everything");
-    let objects = case.with(4, |input| job::build(input)).unwrap();
+    let objects = case.with(4, job::build).unwrap();
     let driver = &objects.driver;
     assert_eq!(driver.name(), "everything-driver-4");
     assert_eq!(driver.label(labels::ATTEMPT), Some("4"));

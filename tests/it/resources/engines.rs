@@ -30,7 +30,7 @@ fn real(more: &Value) -> Resource {
     for (key, value) in more.as_object().unwrap() {
         engine[key] = value.clone();
     }
-    a_pool(json!({"model": {"path": "m"}, "engine": engine}))
+    a_pool(&json!({"model": {"path": "m"}, "engine": engine}))
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn data_parallel_attention_is_spelled_as_every_version_knows_it() {
 #[test]
 fn a_text_is_no_reference_to_a_variable() {
     let pool = a_pool(
-        json!({"model": {"path": "$(HOME)/m", "servedName": "$(X)"}, "engine": {"image": "i"}}),
+        &json!({"model": {"path": "$(HOME)/m", "servedName": "$(X)"}, "engine": {"image": "i"}}),
     );
     let pod = pod(&pool);
     let arguments = arguments(container(&pod, "engine"));
@@ -386,7 +386,7 @@ fn what_a_simulated_engine_does_not_have_is_refused() {
             json!({"configMapKeyRef": {"name": "a", "key": "b"}}),
         ),
     ] {
-        let refused = a_pool(json!({"engine": {"simulator": {}, field: value}}))
+        let refused = a_pool(&json!({"engine": {"simulator": {}, field: value}}))
             .pool_objects()
             .unwrap_err();
         assert!(
@@ -397,7 +397,7 @@ fn what_a_simulated_engine_does_not_have_is_refused() {
         );
         assert_eq!(refused.reason(), "InvalidSpec");
     }
-    let nobody_knows = a_pool(json!({"engine": {"simulator": {"replies": {"oracle": {}}}}}));
+    let nobody_knows = a_pool(&json!({"engine": {"simulator": {"replies": {"oracle": {}}}}}));
     let refused = nobody_knows.pool_objects().unwrap_err();
     assert!(
         refused
@@ -426,7 +426,7 @@ fn updates_are_as_the_spec_says() {
 #[test]
 fn a_suspended_pool_has_no_pods() {
     let pool = a_pool(
-        json!({"suspend": true, "replicas": 4, "engine": {"simulator": {}}, "router": {"replicas": 2}}),
+        &json!({"suspend": true, "replicas": 4, "engine": {"simulator": {}}, "router": {"replicas": 2}}),
     );
     let objects = pool.pool_objects().unwrap();
     assert_eq!(
@@ -578,7 +578,7 @@ fn what_no_part_of_the_cluster_acts_on_is_refused() {
             "spec.tokenizer.huggingFace",
         ),
     ] {
-        let pool = a_pool(json!({"engine": {"simulator": {}}, field: value}));
+        let pool = a_pool(&json!({"engine": {"simulator": {}}, field: value}));
         let refused = pool.pool_objects().unwrap_err();
         assert_eq!(refused.reason(), "NotSupported");
         assert!(refused.to_string().starts_with(at), "{refused}");

@@ -286,10 +286,11 @@ fn lost(before: &Value, after: &Value, at: &str) {
                 lost(before, after, &format!("{at}[{position}]"));
             }
         }
-        (before, after) => assert!(
-            before == after || before.to_string() == after.to_string().trim_matches('"'),
-            "{at}: {before} became {after}"
-        ),
+        // A quantity that was written as a number is a text.
+        (Value::Number(before), Value::String(after)) => {
+            assert_eq!(&format!("{before}"), after, "{at}");
+        }
+        (before, after) => assert_eq!(before, after, "{at}"),
     }
 }
 
@@ -341,7 +342,9 @@ fn nothing_has_what_the_server_would_drop() {
                 .for_each(|(key, value)| no_nulls(value, &format!("{at}.{key}"))),
             Value::Array(items) => {
                 assert!(!items.is_empty(), "{at} is empty: the server drops it");
-                items.iter().for_each(|value| no_nulls(value, at));
+                for value in items {
+                    no_nulls(value, at);
+                }
             }
             _ => {}
         }

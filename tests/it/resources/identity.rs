@@ -111,7 +111,7 @@ fn a_revision_is_of_what_an_engine_depends_on() {
     let of = |edit: fn(&mut serde_json::Value)| {
         let mut spec = base.clone();
         edit(&mut spec);
-        revision::of_engine(&a_pool(spec).pool_spec())
+        revision::of_engine(&a_pool(&spec).pool_spec())
     };
     let first = of(|_| {});
     for same in [
@@ -133,7 +133,7 @@ fn a_revision_is_of_what_an_engine_depends_on() {
         of(|spec| spec["engine"]["drainTimeoutSeconds"] = json!(121)),
         of(|spec| {
             spec["engine"]["template"] =
-                json!({"spec": {"nodeSelector": {"a": "b"}, "containers": []}})
+                json!({"spec": {"nodeSelector": {"a": "b"}, "containers": []}});
         }),
     ] {
         assert_ne!(different, first);
@@ -156,8 +156,9 @@ fn revisions_do_not_change_with_the_operator() {
 fn a_revision_does_not_depend_on_the_order_of_keys() {
     let template = |text: &str| {
         let template: serde_json::Value = serde_json::from_str(text).unwrap();
-        let pool =
-            a_pool(json!({"model": {"path": "m"}, "engine": {"image": "i", "template": template}}));
+        let pool = a_pool(
+            &json!({"model": {"path": "m"}, "engine": {"image": "i", "template": template}}),
+        );
         revision::of_engine(&pool.pool_spec())
     };
     let one = template(r#"{"spec": {"containers": [], "nodeSelector": {"a": "1", "b": "2"}}}"#);

@@ -70,7 +70,7 @@ impl Resource {
         })
     }
 
-    fn named(kind: &'static str, name: &str, spec: Value) -> Self {
+    fn named(kind: &'static str, name: &str, spec: &Value) -> Self {
         let object = json!({
             "apiVersion": meta::API_VERSION, "kind": kind,
             "metadata": {"name": name, "namespace": "rl"}, "spec": spec,
@@ -173,11 +173,11 @@ impl Case {
     }
 
     fn objects(&self) -> JobObjects {
-        self.with(1, |input| job::build(input)).unwrap()
+        self.with(1, job::build).unwrap()
     }
 
     fn refusal(&self) -> Refusal {
-        self.with(1, |input| job::build(input)).unwrap_err()
+        self.with(1, job::build).unwrap_err()
     }
 
     fn agent(&self, slot: u32, generation: u32) -> Object {
@@ -256,7 +256,7 @@ fn spec_job(name: &str) -> Case {
     Case::new(jobs.pop().unwrap(), &pools)
 }
 
-fn a_pool(spec: Value) -> Resource {
+fn a_pool(spec: &Value) -> Resource {
     Resource::named(meta::POOL_KIND, "pool", spec)
 }
 

@@ -9,7 +9,7 @@ use super::{a_pool, arguments, container, env, mount, volume};
 /// The Pod template of an engine with a template, and what it wanted in vain.
 fn engine(template: &Value) -> (Value, Vec<String>) {
     // Validation refuses some of these before; a template must not get further by another way.
-    let mut pool = a_pool(json!({"model": {"path": "m"}, "engine": {"image": "i"}}));
+    let mut pool = a_pool(&json!({"model": {"path": "m"}, "engine": {"image": "i"}}));
     pool.spec["engine"]["template"] = template.clone();
     let objects = pool.pool_objects().unwrap();
     let deployment = objects.engines.unwrap().deployment.value;

@@ -44,7 +44,7 @@ fn stands_in_front_of_engines_that_run_already() {
     let (_, pod) = router(&spec_pool("outside"));
     let service = "--engine-service=sglang.serving.svc.cluster.local:30000";
     assert!(arguments(container(&pod, "router")).contains(&service));
-    let urls = a_pool(json!({"external": {"urls": ["http://a:1", "http://b:2/"]}, "router": {}}));
+    let urls = a_pool(&json!({"external": {"urls": ["http://a:1", "http://b:2/"]}, "router": {}}));
     let (_, pod) = router(&urls);
     let arguments = arguments(container(&pod, "router"));
     assert!(
@@ -67,7 +67,7 @@ fn clients_of_several_routers_stay_with_theirs() {
 
 #[test]
 fn a_policy_that_no_router_has_is_refused() {
-    let pool = a_pool(json!({"engine": {"simulator": {}}, "router": {"policy": "LeastLoaded"}}));
+    let pool = a_pool(&json!({"engine": {"simulator": {}}, "router": {"policy": "LeastLoaded"}}));
     let refused = pool.pool_objects().unwrap_err();
     assert_eq!(refused.reason(), "NotSupported");
     assert!(
