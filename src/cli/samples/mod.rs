@@ -1,7 +1,7 @@
 //! `rollout-operator samples`: shows and checks training samples.
 //!
-//! Standard output is data: samples, or the report. Exit code 1 means that `verify` found a problem, that `show` found no sample, or that
-//! there are none because the job is not done or failed; 0 with nothing to show or check, that a job ended well without any.
+//! Standard output is data: samples, or the report. Exit code 1 means that `verify` found a problem or no sample, or that `show` found none: a job
+//! that ended well has some.
 
 mod conversation;
 mod nothing;
@@ -28,6 +28,17 @@ enum Command {
     /// Prints samples readably: roles, tool calls, which tokens are trained, reward.
     Show(ShowArgs),
     /// Checks every row, count and hash of an output directory.
+    ///
+    /// Checked: that manifest.json names only its own files and they are all there; that their rows, groups, bytes, SHA-256, ledgers, metrics and
+    /// the job's result agree; that each row has its fields, arrays of one length, masks of 0 and 1, log-probabilities that are finite, not above
+    /// 0, and 0 where nothing is trained. Token ids have to be at most 2^24. If the job used the built-in tokenizer (the manifest says so),
+    /// they have to be in its vocabulary, and the ids of each kept response have to decode to its text, but for 32 bytes of a stop text at
+    /// its end and text with half characters.
+    ///
+    /// Not checked: the values of log-probabilities and rewards; prompt ids against the prompt; with any other tokenizer, ids against text; and
+    /// who wrote the files: somebody who changes a file and its hash in the manifest is found only by what changed. The output says
+    /// which of this applied.
+    #[command(verbatim_doc_comment)]
     Verify(VerifyArgs),
 }
 

@@ -1,6 +1,5 @@
 //! `rollout-operator samples show`.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -9,7 +8,7 @@ use rollout_driver::output::{self, Manifest, StepEntry};
 use rollout_session::Sample;
 use rollout_tokenizer::Tokenizer;
 
-use super::nothing::{self, Nothing};
+use super::nothing;
 use super::render::{self, Decoder};
 use super::style::Style;
 use super::{Format, ShowArgs, say};
@@ -18,12 +17,8 @@ pub(super) fn run(args: &ShowArgs, out: &mut impl Write) -> anyhow::Result<ExitC
     let directory = args.directory.display();
     let (manifest, nothing) = read(args)?;
     let Some(manifest) = manifest.filter(keeps_samples) else {
-        say(&nothing.text);
-        return Ok(if nothing.ended_well {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        });
+        say(&nothing);
+        return Ok(ExitCode::FAILURE);
     };
     let steps: Vec<_> = manifest
         .steps
@@ -68,7 +63,7 @@ pub(super) fn run(args: &ShowArgs, out: &mut impl Write) -> anyhow::Result<ExitC
 }
 
 /// The manifest, and what is to be said when no samples are in it.
-fn read(args: &ShowArgs) -> anyhow::Result<(Option<Manifest>, Nothing)> {
+fn read(args: &ShowArgs) -> anyhow::Result<(Option<Manifest>, String)> {
     if let Some(manifest) = Manifest::read(&args.directory)? {
         let job = Some(&manifest.job);
         let nothing = nothing::of(&args.directory, job, manifest.result.as_ref());
@@ -82,8 +77,7 @@ fn read(args: &ShowArgs) -> anyhow::Result<(Option<Manifest>, Nothing)> {
 
 fn keeps_samples(manifest: &Manifest) -> bool {
     let written = |entry: &StepEntry| {
-        let extra = entry.extra.as_ref().map_or(0, |extra| extra.rows);
-        entry.samples.rows + extra > 0
+        entry.samples.rows > 0 || entry.extra.as_ref().is_some_and(|extra| extra.rows > 0)
     };
     manifest.steps.iter().any(written)
 }
@@ -109,13 +103,15 @@ fn show_step(
     shown: &mut Shown,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
-    let name = match (&entry.extra, args.extra) {
-        (_, false) => &entry.samples.file,
-        (Some(extra), true) => &extra.file,
+    let file = match (&entry.extra, args.extra) {
+        (_, false) => &entry.samples,
+        (Some(extra), true) => extra,
         (None, true) => return Ok(()),
     };
-    let path = args.directory.join(name);
-    let file = File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let path = args.directory.join(&file.file);
+    let Some(file) = file.open(&args.directory)? else {
+        bail!("{} is missing, but the manifest names it", path.display());
+    };
     for (line, row) in (1_u64..).zip(BufReader::new(file).lines()) {
         let row = row.with_context(|| format!("cannot read {}:{line}", path.display()))?;
         let sample: Sample = serde_json::from_str(&row)

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use rollout_driver::output::{self, Report};
 
-use super::nothing::{self, Nothing};
+use super::nothing;
 use super::{Format, VerifyArgs};
 
 pub(super) fn run(args: &VerifyArgs, out: &mut impl Write) -> anyhow::Result<ExitCode> {
@@ -18,8 +18,7 @@ pub(super) fn run(args: &VerifyArgs, out: &mut impl Write) -> anyhow::Result<Exi
         Format::Text => out.write_all(text(&report).as_bytes())?,
     }
     out.flush()?;
-    let is_fine = nothing_kept(&report).is_none_or(|nothing| nothing.ended_well);
-    Ok(if report.is_sound() && is_fine {
+    Ok(if report.is_sound() && nothing_kept(&report).is_none() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -27,7 +26,7 @@ pub(super) fn run(args: &VerifyArgs, out: &mut impl Write) -> anyhow::Result<Exi
 }
 
 /// Why there is nothing to check, if there is nothing.
-fn nothing_kept(report: &Report) -> Option<Nothing> {
+fn nothing_kept(report: &Report) -> Option<String> {
     let is_empty = report.steps.iter().all(|step| step.samples == 0);
     is_empty.then(|| {
         nothing::of(
@@ -63,6 +62,11 @@ fn text(report: &Report) -> String {
             step.step, step.groups, step.samples, step.trained_tokens
         ));
     }
+    if let Some(scope) = &report.scope {
+        lines.extend(scope.checked.iter().map(|what| format!("checked: {what}")));
+        let not = scope.not_checked.iter();
+        lines.extend(not.map(|what| format!("not checked: {what}")));
+    }
     lines.extend(report.notes.iter().map(|note| format!("note: {}", note.0)));
     let job = report.job.as_ref().map_or(String::new(), |job| {
         format!(
@@ -80,7 +84,7 @@ fn text(report: &Report) -> String {
     }
     let problems = report.problems.len() as u64 + report.more_problems;
     lines.push(match (problems, nothing) {
-        (0, Some(nothing)) => nothing.text,
+        (0, Some(nothing)) => nothing,
         (0, None) => format!("{directory}: the samples{job} are sound"),
         (1, _) => format!("{directory}: 1 problem in the samples{job}"),
         (more, _) => format!("{directory}: {more} problems in the samples{job}"),

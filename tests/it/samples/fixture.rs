@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use rollout_driver::output::{
-    JobStamp, NotKept, OutputConfig, ResultEntry, RewardInfo, StepSummary, Writer, encode,
+    BUILTIN_TOKENIZER, JobStamp, NotKept, OutputConfig, ResultEntry, RewardInfo, StepSummary,
+    Writer, encode,
 };
 use rollout_engine::{JobResult, Reason, TakeEnd, Tally};
 use rollout_session::{PrefixCacheInfo, Sample, SampleStatus};
@@ -54,6 +55,7 @@ impl Fixture {
                 model: "Math".into(),
                 key: String::new(),
             },
+            tokenizer: Some(BUILTIN_TOKENIZER.into()),
             include_all: true,
         })
         .expect("a writer")

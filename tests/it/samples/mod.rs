@@ -208,6 +208,12 @@ fn verify_of_sound_samples() {
     exit 0
     ----- out
     step 0: 2 groups, 4 samples, N trained tokens, 1 samples not kept
+    checked: counts, hashes, ledgers and metrics of the manifest against the files
+    checked: each row: its fields, the lengths of its arrays, masks of 0 and 1, finite log-probabilities not above 0, 0 where nothing is trained
+    checked: ids against the built-in tokenizer
+    checked: the text of 4 of 4 kept responses against their ids; up to 32 bytes that an engine cuts off the end are let pass
+    not checked: prompt ids against the prompt
+    not checked: values of log-probabilities and rewards, and who wrote the files: the hashes are in the same directory
     out: the samples of job default/calculator, attempt 1 are sound
     ----- err
     "#);
@@ -231,6 +237,12 @@ fn verify_names_file_line_and_field() {
     out/manifest.json: step 0.samples.sha256: is (hash), samples-0.jsonl has (hash)
     out/manifest.json: step 0.metrics.rollout/raw_reward: is 0.25, the samples give 0.0
     step 0: 2 groups, 4 samples, N trained tokens, 1 samples not kept
+    checked: counts, hashes, ledgers and metrics of the manifest against the files
+    checked: each row: its fields, the lengths of its arrays, masks of 0 and 1, finite log-probabilities not above 0, 0 where nothing is trained
+    checked: ids against the built-in tokenizer
+    checked: the text of 4 of 4 kept responses against their ids; up to 32 bytes that an engine cuts off the end are let pass
+    not checked: prompt ids against the prompt
+    not checked: values of log-probabilities and rewards, and who wrote the files: the hashes are in the same directory
     out: 5 problems in the samples of job default/calculator, attempt 1
     ----- err
     "#);
@@ -280,10 +292,10 @@ fn an_output_without_samples_says_why() {
     verify: exit 1 | out: job default/calculator ended with DeadlineExceeded and kept no samples: it took longer than 60 s
     show: exit 1 | out: job default/calculator ended with DeadlineExceeded and kept no samples: it took longer than 60 s
     ");
-    let well = (Reason::TargetReached, "0 groups kept");
+    let well = (Reason::TargetReached, "6 groups kept");
     insta::assert_snapshot!(both(&Fixture::without_samples(Some(well)), "out"), @r"
-    verify: exit 0 | out: job default/calculator ended with TargetReached and kept no samples: 0 groups kept
-    show: exit 0 | out: job default/calculator ended with TargetReached and kept no samples: 0 groups kept
+    verify: exit 1 | out/manifest.json: result.reason: is TargetReached, but there is no step | out: 1 problem in the samples of job default/calculator, attempt 1
+    show: exit 1 | out: job default/calculator ended with TargetReached and kept no samples: 6 groups kept
     ");
     let undecided = Fixture::without_samples(None);
     insta::assert_snapshot!(both(&undecided, "out"), @r"
@@ -309,8 +321,96 @@ fn samples_of_a_job_that_failed_later_are_sound_and_its_end_is_said() {
     exit 0
     ----- out
     step 0: 1 groups, 2 samples, N trained tokens, 1 samples not kept, fewer groups than asked for
+    checked: counts, hashes, ledgers and metrics of the manifest against the files
+    checked: each row: its fields, the lengths of its arrays, masks of 0 and 1, finite log-probabilities not above 0, 0 where nothing is trained
+    checked: ids against the built-in tokenizer
+    checked: the text of 2 of 2 kept responses against their ids; up to 32 bytes that an engine cuts off the end are let pass
+    not checked: prompt ids against the prompt
+    not checked: values of log-probabilities and rewards, and who wrote the files: the hashes are in the same directory
     the job ended with DeadlineExceeded: it took longer than 60 s
     out: the samples of job default/calculator, attempt 1 are sound
     ----- err
     ");
+}
+
+#[test]
+fn show_opens_no_file_but_those_of_the_layout() {
+    for name in ["../../../../etc/passwd", "/etc/passwd", "../secret"] {
+        let fixture = Fixture::new();
+        std::fs::write(fixture.path("../secret"), "secret\n").expect("written");
+        fixture.edit("manifest.json", "\"samples-0.jsonl\"", &format!("{name:?}"));
+        assert_eq!(
+            fixture.run(&["show", "out"]),
+            format!(
+                "exit 1\n----- out\n----- err\nerror: out/manifest.json cannot be used: step 0.samples.file is {name:?}, expected samples-0.jsonl; no other file is read\n"
+            )
+        );
+    }
+    let fixture = Fixture::new();
+    std::fs::rename(fixture.path("samples-0.jsonl"), fixture.path("../secret")).expect("moved");
+    std::os::unix::fs::symlink("../secret", fixture.path("samples-0.jsonl")).expect("a link");
+    let shown = fixture.run(&["show", "out"]);
+    assert!(shown.starts_with("exit 1\n----- out\n----- err\nerror: out/samples-0.jsonl cannot be used: it is no plain file"), "{shown}");
+}
+
+#[test]
+fn show_of_damaged_rows_is_an_error_or_the_row_but_never_a_panic() {
+    let edits = [
+        ("\"response_length\":", "\"response_length\":9"),
+        ("\"loss_mask\":[1", "\"loss_mask\":[1,1,1,255"),
+        ("\"tokens\":[", "\"tokens\":[-1,99999999999,"),
+        ("\"rollout_log_probs\":[-0.5,", "\"rollout_log_probs\":["),
+        (
+            "\"rollout_log_probs\":[-0.5,",
+            "\"rollout_log_probs\":[null,",
+        ),
+        ("\"prompt\":[", "\"prompt\":[7,{\"tool_calls\":[1]},"),
+        ("{", "{{"),
+        ("\n", ""),
+    ];
+    for (from, to) in edits {
+        let fixture = Fixture::new();
+        fixture.edit("samples-0.jsonl", from, to);
+        let shown = fixture.run(&["show", "out", "--limit", "0"]);
+        assert!(
+            shown.starts_with("exit 0\n") || shown.starts_with("exit 1\n"),
+            "{shown}"
+        );
+        assert!(!shown.contains("panicked"), "{shown}");
+        assert!(
+            shown.starts_with("exit 0\n")
+                || shown.contains("error: out/samples-0.jsonl:1 is no sample"),
+            "{shown}"
+        );
+        assert!(
+            fixture.run(&["verify", "out"]).starts_with("exit 1\n"),
+            "{from}"
+        );
+    }
+    let fixture = Fixture::new();
+    let path = fixture.path("samples-0.jsonl");
+    let bytes = std::fs::read(&path).expect("a file");
+    for damaged in [&bytes[..bytes.len() / 2], &[0xff, 0xfe, b'\n'], &[0; 64]] {
+        std::fs::write(&path, damaged).expect("written");
+        let shown = fixture.run(&["show", "out"]);
+        assert!(
+            shown.starts_with("exit 1\n") && shown.contains("error: "),
+            "{shown}"
+        );
+        assert!(!shown.contains("panicked"), "{shown}");
+    }
+    std::fs::remove_file(&path).expect("removed");
+    let shown = fixture.run(&["show", "out"]);
+    assert!(
+        shown.contains("error: out/samples-0.jsonl is missing, but the manifest names it"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn verify_says_in_its_help_what_it_does_not_check() {
+    let help = Fixture::new().run(&["verify", "--help"]);
+    for words in ["Checked:", "Not checked:", "built-in tokenizer"] {
+        assert!(help.contains(words), "{help}");
+    }
 }

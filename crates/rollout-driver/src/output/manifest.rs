@@ -3,6 +3,7 @@
 //! Free of clocks: the same samples give the same manifest. `version` grows when a reader of the version before would misread it.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -13,9 +14,24 @@ use serde_json::{Map, Value};
 use super::error::OutputError;
 use super::stamp::JobStamp;
 use super::{layout, whole};
+use crate::config::TokenizerSource;
 
 /// Version of the manifest that this program writes and reads.
 pub const MANIFEST_VERSION: u32 = 1;
+
+/// The name of the built-in tokenizer in a manifest.
+pub const BUILTIN_TOKENIZER: &str = "builtin";
+
+/// A tokenizer's name in a manifest. Of a directory only the last part: where it was says nothing elsewhere.
+pub fn tokenizer_name(source: &TokenizerSource) -> String {
+    match source {
+        TokenizerSource::Builtin => BUILTIN_TOKENIZER.to_owned(),
+        TokenizerSource::Directory(directory) => {
+            let last = directory.file_name().unwrap_or(directory.as_os_str());
+            format!("directory {}", last.to_string_lossy())
+        }
+    }
+}
 
 /// The whole manifest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -28,6 +44,10 @@ pub struct Manifest {
     pub samples_per_prompt: u32,
     /// How samples were scored.
     pub reward: RewardInfo,
+    /// Whose token ids the samples have: [`BUILTIN_TOKENIZER`], or `directory <name>`. None where the driver was
+    /// given no tokenizer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<String>,
     /// The finished steps, in order.
     pub steps: Vec<StepEntry>,
     /// How the job ended. A job that was interrupted, has crashed or still runs has none.
@@ -131,9 +151,33 @@ impl Manifest {
                 "it has {found}, expected {MANIFEST_VERSION}"
             )));
         }
-        serde_json::from_value(value)
-            .map(Some)
-            .map_err(|error| broken(error.to_string()))
+        let manifest: Self =
+            serde_json::from_value(value).map_err(|error| broken(error.to_string()))?;
+        manifest.check_names().map_err(broken)?;
+        Ok(Some(manifest))
+    }
+
+    /// Readers open what the manifest names, so it may name nothing but the files of its steps.
+    fn check_names(&self) -> Result<(), String> {
+        for entry in &self.steps {
+            let step = entry.step;
+            let extra = entry.extra.as_ref();
+            let names = [
+                ("samples", Some(&entry.samples), layout::samples(step)),
+                ("extra", extra, layout::extra(step)),
+            ];
+            for (field, file, expected) in names {
+                let Some(FileEntry { file, .. }) = file else {
+                    continue;
+                };
+                if *file != expected {
+                    return Err(format!(
+                        "step {step}.{field}.file is {file:?}, expected {expected}; no other file is read"
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Writes the manifest, whole or not at all.
@@ -155,5 +199,26 @@ impl Manifest {
     /// The entry of a finished step.
     pub fn step(&self, step: u32) -> Option<&StepEntry> {
         self.steps.iter().find(|entry| entry.step == step)
+    }
+}
+
+impl FileEntry {
+    /// Opens the file; `None` when there is none.
+    ///
+    /// # Errors
+    /// It cannot be read, or is a link, a directory or a device: those lead to something that no driver wrote.
+    pub fn open(&self, directory: &Path) -> Result<Option<File>, OutputError> {
+        let path = directory.join(&self.file);
+        let failed = |source| OutputError::io("read", &path, source);
+        match path.symlink_metadata() {
+            Ok(found) if found.is_file() => File::open(&path).map(Some).map_err(failed),
+            Ok(_) => Err(OutputError::Broken {
+                problem: "it is no plain file but a link, a directory or a device; put the file itself there"
+                    .to_owned(),
+                path,
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
     }
 }

@@ -63,6 +63,7 @@ impl Sums {
         self.groups.len() as u64
     }
 
+    /// Adds one sample. Rows of damaged files come here too, so sums stop at their limits instead of overflowing.
     pub(super) fn add(&mut self, sample: &Sample) {
         self.rows += 1;
         *self
@@ -70,12 +71,12 @@ impl Sums {
             .entry(status_name(sample.status).to_owned())
             .or_default() += 1;
         let trained = sample.trained_tokens() as u64;
-        self.tokens.total += sample.tokens.len() as u64;
-        self.tokens.response += sample.response_length as u64;
-        self.tokens.trained += trained;
+        self.tokens.total = self.tokens.total.saturating_add(sample.tokens.len() as u64);
+        self.tokens.response = self.tokens.response.saturating_add(sample.response_length as u64);
+        self.tokens.trained = self.tokens.trained.saturating_add(trained);
         self.lengths.push(trained);
-        self.cached_tokens += sample.prefix_cache_info.cached_tokens;
-        self.prompt_tokens += sample.prefix_cache_info.total_prompt_tokens;
+        self.cached_tokens = self.cached_tokens.saturating_add(sample.prefix_cache_info.cached_tokens);
+        self.prompt_tokens = self.prompt_tokens.saturating_add(sample.prefix_cache_info.total_prompt_tokens);
         self.add_versions(&sample.weight_versions);
         self.add_speculation(sample);
         self.add_reward(sample);
@@ -228,7 +229,8 @@ fn statistics(values: &[u64]) -> [(&'static str, Value); 4] {
     let count = sorted.len();
     let at = |place: usize| whole(sorted.get(place).copied().unwrap_or(0));
     let median = f64::midpoint(at(count.saturating_sub(1) / 2), at(count / 2));
-    let mean = whole(sorted.iter().sum()) / whole(count as u64);
+    let sum = sorted.iter().copied().fold(0, u64::saturating_add);
+    let mean = whole(sum) / whole(count as u64);
     let edge = |value: Option<&u64>| Value::from(value.copied().unwrap_or(0));
     [
         ("mean", mean.into()),

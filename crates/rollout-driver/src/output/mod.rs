@@ -31,10 +31,11 @@ mod writer;
 
 pub use error::OutputError;
 pub use manifest::{
-    FileEntry, MANIFEST_VERSION, Manifest, ResultEntry, RewardInfo, StepEntry, TokenCounts,
+    BUILTIN_TOKENIZER, FileEntry, MANIFEST_VERSION, Manifest, ResultEntry, RewardInfo, StepEntry,
+    TokenCounts, tokenizer_name,
 };
 pub use restore::{Damage, Part};
 pub use rows::{INVALID, NOT_KEPT, decode, encode};
 pub use stamp::JobStamp;
-pub use verify::{Note, Problem, Report, StepReport, verify};
+pub use verify::{Note, Problem, Report, Scope, StepReport, verify};
 pub use writer::{KeptPart, NotKept, OutputConfig, Recovered, StepSummary, Writer};

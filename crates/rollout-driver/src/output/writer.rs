@@ -26,6 +26,8 @@ pub struct OutputConfig {
     pub samples_per_prompt: u32,
     /// How samples are scored.
     pub reward: RewardInfo,
+    /// Whose token ids the samples have, as [`Manifest::tokenizer`] says it.
+    pub tokenizer: Option<String>,
     /// Write what is generated and not kept, too.
     pub include_all: bool,
 }
@@ -109,6 +111,7 @@ impl Writer {
             job: config.job.clone(),
             samples_per_prompt: config.samples_per_prompt,
             reward: config.reward.clone(),
+            tokenizer: config.tokenizer.clone(),
             steps: Vec::new(),
             result: None,
         });
@@ -269,12 +272,20 @@ impl Writer {
         Ok(entry)
     }
 
-    /// Says how the job ended. Again: the same.
+    /// Says how the job ended. Again: the same. A ledger that was begun anew beside finished steps does not know their takes: the
+    /// entries of the steps do, and their sum takes its place.
     ///
     /// # Errors
     /// The manifest cannot be written; it is then as it was.
-    pub fn decide(&self, result: ResultEntry) -> Result<(), OutputError> {
+    pub fn decide(&self, mut result: ResultEntry) -> Result<(), OutputError> {
         let mut manifest = self.manifest.lock();
+        let mut of_steps = Tally::default();
+        for entry in &manifest.steps {
+            of_steps.add(&entry.ledger);
+        }
+        if result.ledger.kept < of_steps.kept {
+            result.ledger = of_steps;
+        }
         if manifest.result.as_ref() == Some(&result) {
             return Ok(());
         }

@@ -34,7 +34,9 @@ use crate::config::{DriverConfig, dataset_config, seconds};
 use crate::dataset::Dataset;
 use crate::error::{DriverError, LedgerError};
 use crate::ledger::{Ledger, Recovered};
-use crate::output::{JobStamp, OutputConfig, OutputError, ResultEntry, RewardInfo, Writer};
+use crate::output::{
+    JobStamp, OutputConfig, OutputError, ResultEntry, RewardInfo, Writer, tokenizer_name,
+};
 use crate::router::RouterClient;
 use crate::status::{Board, LastWord, Server, serve, watch_demand};
 
@@ -292,6 +294,7 @@ fn open(
                 .unwrap_or_else(|| "None".into()),
             key: config.spec.reward.key.clone().unwrap_or_default(),
         },
+        tokenizer: config.tokenizer.as_ref().map(tokenizer_name),
         include_all: config.spec.output.include_all,
     })
     .map_err(output_error)?;

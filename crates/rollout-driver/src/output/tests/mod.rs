@@ -1,5 +1,6 @@
 //! Output directories as drivers leave them, whole and damaged.
 
+mod agreement;
 mod attempts;
 mod steps;
 mod verification;
@@ -32,6 +33,7 @@ fn config(directory: &Path) -> OutputConfig {
             model: "Math".into(),
             key: String::new(),
         },
+        tokenizer: None,
         include_all: false,
     }
 }

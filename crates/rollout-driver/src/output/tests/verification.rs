@@ -148,6 +148,7 @@ fn damaged_files_are_named() {
         damaged(&|root| {
             edit(root, "manifest.json", &|text| {
                 text.replace("\"step\": 1,", "\"step\": 0,")
+                    .replace("samples-1.jsonl", "samples-0.jsonl")
             });
         }),
         damaged(&|root| fs::write(path(root, "extra-0.jsonl"), "").expect("written")),
@@ -168,6 +169,8 @@ fn damaged_files_are_named() {
     ];
     insta::assert_snapshot!(found.join("\n--\n"), @r#"
     samples-1.jsonl: is missing, but the manifest names it
+    manifest.json: result.ledger.kept: is 4, the files of all steps have 2 groups
+    manifest.json: result.reason: is TargetReached, but step 1 has no groups
     --
     manifest.json: it has version 2, expected 1
     --
@@ -177,6 +180,7 @@ fn damaged_files_are_named() {
     --
     manifest.json: step 0.ledger.taken: is 4, the states sum up to 3
     manifest.json: step 1.ledger.taken: is 4, the states sum up to 3
+    manifest.json: result.ledger.taken: is 6, the ledgers of the steps sum up to 8
     --
     manifest.json: step 0.ledger.taken: is 3, the states sum up to 2
     manifest.json: step 0.ledger.kept: is 1, samples-0.jsonl has 2 groups
@@ -186,12 +190,14 @@ fn damaged_files_are_named() {
     manifest.json: step 0.metrics.rollout/raw_reward: is 0.7, the samples give 0.5
     manifest.json: step 1.metrics.rollout/raw_reward: is 0.7, the samples give 0.5
     --
-    manifest.json: steps: has step 0 twice
+    manifest.json: steps: has step 0 where step 1 belongs
+    manifest.json: result.ledger.kept: is 4, the files of all steps have 2 groups
     --
     extra-0.jsonl: is not in the manifest, and its step is finished
     --
     manifest.json: result.ledger.taken: is 7, the states sum up to 6
-    manifest.json: result.success: is true, but step 0 is not complete
+    manifest.json: result.ledger.taken: is 7, the ledgers of the steps sum up to 6
+    manifest.json: result.reason: is TargetReached, but step 0 is not complete
     --
     manifest.json: is not there, and nothing else of a job: this is no output directory
     "#);

@@ -1,5 +1,6 @@
 //! The manifest's entry of a step against what its files really hold. Pure.
 
+use rollout_engine::{Reason, Tally};
 use serde_json::Value;
 
 use super::file::Found;
@@ -93,13 +94,13 @@ pub(super) fn check_ledger(entry: &StepEntry, problems: &mut Problems) {
             problem,
         );
     };
-    if ledger.taken != ledger.ended() {
+    if u128::from(ledger.taken) != ended(ledger) {
         add(
             "ledger.taken",
             format!(
                 "is {}, the states sum up to {}",
                 ledger.taken,
-                ledger.ended()
+                ended(ledger)
             ),
         );
     }
@@ -114,23 +115,92 @@ pub(super) fn check_ledger(entry: &StepEntry, problems: &mut Problems) {
     }
 }
 
-/// The job's result against its steps.
-pub(super) fn check_result(result: &ResultEntry, steps: &[StepReport], problems: &mut Problems) {
-    let ResultEntry { result, ledger } = result;
+/// The job's result against its steps, and against what their files hold.
+pub(super) fn check_result(
+    entry: &ResultEntry,
+    entries: &[StepEntry],
+    steps: &[StepReport],
+    problems: &mut Problems,
+) {
+    let ResultEntry { result, ledger } = entry;
     let mut add = |field: &str, problem: String| problems.add(MANIFEST, None, Some(field), problem);
-    if ledger.taken != ledger.ended() {
-        let ended = ledger.ended();
+    let reached = result.reason == Reason::TargetReached;
+    if result.success != reached {
+        let problem = format!(
+            "is {}, but the reason is {:?}",
+            result.success, result.reason
+        );
+        add("result.success", problem);
+    }
+    if u128::from(ledger.taken) != ended(ledger) {
+        let problem = format!(
+            "is {}, the states sum up to {}",
+            ledger.taken,
+            ended(ledger)
+        );
+        add("result.ledger.taken", problem);
+    }
+    let in_files: u64 = steps.iter().map(|step| step.groups).sum();
+    if ledger.kept != in_files {
+        let problem = format!(
+            "is {}, the files of all steps have {in_files} groups",
+            ledger.kept
+        );
+        add("result.ledger.kept", problem);
+    }
+    let of_steps: u128 = entries
+        .iter()
+        .map(|step| u128::from(step.ledger.taken))
+        .sum();
+    let taken = u128::from(ledger.taken);
+    // A job that gave up may have taken groups in a step that it never wrote.
+    if taken < of_steps || (reached && taken > of_steps) {
+        let problem = format!("is {taken}, the ledgers of the steps sum up to {of_steps}");
+        add("result.ledger.taken", problem);
+    }
+    if !reached {
+        return;
+    }
+    if steps.is_empty() {
         add(
-            "result.ledger.taken",
-            format!("is {}, the states sum up to {ended}", ledger.taken),
+            "result.reason",
+            "is TargetReached, but there is no step".to_owned(),
         );
     }
-    if let Some(step) = steps.iter().find(|step| result.success && !step.complete) {
-        add(
-            "result.success",
-            format!("is true, but step {} is not complete", step.step),
-        );
+    for step in steps {
+        let lack = match step {
+            StepReport {
+                complete: false, ..
+            } => "is not complete",
+            StepReport { groups: 0, .. } => "has no groups",
+            _ => continue,
+        };
+        let problem = format!("is TargetReached, but step {} {lack}", step.step);
+        add("result.reason", problem);
     }
+}
+
+/// Steps are numbered from 0 without a gap, each once.
+pub(super) fn check_numbers(entries: &[StepEntry], problems: &mut Problems) {
+    for (expected, entry) in (0..).zip(entries) {
+        if entry.step != expected {
+            let problem = format!("has step {} where step {expected} belongs", entry.step);
+            problems.add(MANIFEST, None, Some("steps"), problem);
+            return;
+        }
+    }
+}
+
+/// [`Tally::ended`] of numbers that may be anything.
+fn ended(ledger: &Tally) -> u128 {
+    let by_reason = [
+        &ledger.filtered,
+        &ledger.recycled,
+        &ledger.failed,
+        &ledger.lost,
+    ];
+    let others = by_reason.into_iter().flat_map(|ends| ends.values());
+    u128::from(ledger.kept) + others.map(|count| u128::from(*count)).sum::<u128>()
 }
 
 fn tokens(counts: TokenCounts) -> String {

@@ -1,18 +1,18 @@
 //! One file of rows: each row by itself, and their order.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use rollout_session::Sample;
 use sha2::{Digest, Sha256};
 
+use super::ids::{Ids, Text};
 use super::{Problems, row};
 use crate::digest::hex;
 use crate::json_error::without_position;
 use crate::output::error::OutputError;
-use crate::output::manifest::RewardInfo;
+use crate::output::manifest::{FileEntry, RewardInfo};
 use crate::output::metrics::Sums;
 
 /// A longer row is no sample.
@@ -33,6 +33,7 @@ pub(super) struct FileRules<'a> {
     pub(super) kind: Kind,
     pub(super) samples_per_prompt: u32,
     pub(super) reward: &'a RewardInfo,
+    pub(super) ids: &'a Ids,
 }
 
 /// What a file holds; `hash` is `None` when there is no such file.
@@ -41,28 +42,36 @@ pub(super) struct Found {
     pub(super) sums: Sums,
     pub(super) bytes: u64,
     pub(super) sha256: Option<String>,
+    /// Kept rows whose text was compared with their ids.
+    pub(super) compared: u64,
 }
 
 /// Reads a file of the directory, adding what is wrong with its rows.
 pub(super) fn verify(
     directory: &Path,
-    name: &str,
+    entry: &FileEntry,
     rules: &FileRules<'_>,
     problems: &mut Problems,
 ) -> Result<Found, OutputError> {
+    let name = entry.file.as_str();
     let path = directory.join(name);
     let mut found = Found {
         sums: Sums::new(&rules.reward.key),
         bytes: 0,
         sha256: None,
+        compared: 0,
     };
-    let file = match File::open(&path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+    let file = match entry.open(directory) {
+        Ok(Some(file)) => file,
+        Ok(None) => {
             problems.add(name, None, None, "is missing, but the manifest names it");
             return Ok(found);
         }
-        Err(error) => return Err(OutputError::io("read", &path, error)),
+        Err(OutputError::Broken { problem, .. }) => {
+            problems.add(name, None, None, problem);
+            return Ok(found);
+        }
+        Err(error) => return Err(error),
     };
     let mut reader = BufReader::with_capacity(1 << 20, file);
     let mut hash = Sha256::new();
@@ -104,6 +113,15 @@ pub(super) fn verify(
         };
         for (field, problem) in row::findings(&sample, rules.kind, rules.reward) {
             add(Some(field), problem);
+        }
+        if let Some(problem) = rules.ids.out_of_range(&sample) {
+            add(Some("tokens"), problem);
+        } else if rules.kind == Kind::Kept {
+            match rules.ids.text(&sample) {
+                Text::Same => found.compared += 1,
+                Text::Differs(problem) => add(Some("response"), problem),
+                Text::Unknown => {}
+            }
         }
         if rules.kind == Kind::Kept {
             for (field, problem) in order.next(&sample, rules.samples_per_prompt) {

@@ -6,7 +6,9 @@
 
 mod entry;
 mod file;
+mod ids;
 mod row;
+mod scope;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,6 +22,8 @@ use super::stamp::{JobStamp, Stamp};
 use super::{layout, whole};
 
 use file::{FileRules, Kind};
+use ids::Ids;
+pub use scope::Scope;
 
 /// What is to be said of an output without a result.
 const UNDECIDED: &str = "the job has no result yet: it was interrupted, has crashed, or still runs; the same job started again goes on where it was";
@@ -70,6 +74,8 @@ pub struct StepReport {
     pub trained_tokens: u64,
     /// Samples that were generated and not kept, where they were written.
     pub extra: Option<u64>,
+    /// Samples in its file whose response was found to be what their ids spell.
+    pub compared: u64,
 }
 
 /// The result of a verification.
@@ -83,6 +89,8 @@ pub struct Report {
     pub result: Option<ResultEntry>,
     /// Finished steps.
     pub steps: Vec<StepReport>,
+    /// What was checked and what was not; none where there was nothing to check.
+    pub scope: Option<Scope>,
     /// What is wrong, in the order of files and lines; bounded.
     pub problems: Vec<Problem>,
     /// Problems that were found and are not in the list.
@@ -148,18 +156,28 @@ pub fn verify(directory: &Path, limit: usize) -> Result<Report, OutputError> {
         }
         Err(error) => return Err(error),
     };
-    let steps = match &manifest {
-        Some(manifest) => verify_steps(directory, manifest, &mut problems)?,
-        None => Vec::new(),
-    };
+    let (mut steps, mut scope) = (Vec::new(), None);
+    if let Some(manifest) = &manifest {
+        let tokenizer = manifest.tokenizer.as_deref();
+        let ids = Ids::of(tokenizer).map_err(|error| OutputError::Broken {
+            path: layout::manifest(directory),
+            problem: format!("its tokenizer cannot be loaded: {error}"),
+        })?;
+        steps = verify_steps(directory, manifest, &ids, &mut problems)?;
+        let compared = steps.iter().map(|step| step.compared).sum();
+        let kept = steps.iter().map(|step| step.samples).sum();
+        scope = (!steps.is_empty()).then(|| Scope::of(&ids, tokenizer, compared, kept));
+    }
     let mut notes = unfinished(directory, manifest.as_ref(), &mut problems)?;
     let job = match &manifest {
         Some(manifest) => Some(manifest.job.clone()),
         None => Stamp::owner(directory)?,
     };
-    let result = manifest.and_then(|manifest| manifest.result);
+    let (entries, result) = manifest.map_or((Vec::new(), None), |manifest| {
+        (manifest.steps, manifest.result)
+    });
     match (&result, &job) {
-        (Some(result), _) => entry::check_result(result, &steps, &mut problems),
+        (Some(result), _) => entry::check_result(result, &entries, &steps, &mut problems),
         (None, Some(_)) if !steps.is_empty() => notes.push(Note(UNDECIDED.to_owned())),
         (None, Some(_)) if problems.list.is_empty() => problems.add(
             layout::MANIFEST,
@@ -180,6 +198,7 @@ pub fn verify(directory: &Path, limit: usize) -> Result<Report, OutputError> {
         job,
         result,
         steps,
+        scope,
         problems: problems.list,
         more_problems: problems.more,
         notes,
@@ -189,21 +208,17 @@ pub fn verify(directory: &Path, limit: usize) -> Result<Report, OutputError> {
 fn verify_steps(
     directory: &Path,
     manifest: &Manifest,
+    ids: &Ids,
     problems: &mut Problems,
 ) -> Result<Vec<StepReport>, OutputError> {
+    entry::check_numbers(&manifest.steps, problems);
     let mut reports = Vec::new();
     let mut seen = BTreeSet::new();
     for step in &manifest.steps {
         if !seen.insert(step.step) {
-            problems.add(
-                layout::MANIFEST,
-                None,
-                Some("steps"),
-                format!("has step {} twice", step.step),
-            );
             continue;
         }
-        reports.push(verify_step(directory, manifest, step, problems)?);
+        reports.push(verify_step(directory, manifest, step, ids, problems)?);
     }
     Ok(reports)
 }
@@ -212,14 +227,16 @@ fn verify_step(
     directory: &Path,
     manifest: &Manifest,
     step: &StepEntry,
+    ids: &Ids,
     problems: &mut Problems,
 ) -> Result<StepReport, OutputError> {
     let rules = |kind| FileRules {
         kind,
         samples_per_prompt: manifest.samples_per_prompt,
         reward: &manifest.reward,
+        ids,
     };
-    let kept = file::verify(directory, &step.samples.file, &rules(Kind::Kept), problems)?;
+    let kept = file::verify(directory, &step.samples, &rules(Kind::Kept), problems)?;
     entry::compare_file(
         &step.samples,
         &kept,
@@ -231,7 +248,7 @@ fn verify_step(
     }
     entry::check_ledger(step, problems);
     if let Some(extra) = &step.extra {
-        let found = file::verify(directory, &extra.file, &rules(Kind::Extra), problems)?;
+        let found = file::verify(directory, extra, &rules(Kind::Extra), problems)?;
         entry::compare_file(
             extra,
             &found,
@@ -246,6 +263,7 @@ fn verify_step(
         samples: kept.sums.rows,
         trained_tokens: kept.sums.tokens.trained,
         extra: step.extra.as_ref().map(|extra| extra.rows),
+        compared: kept.compared,
     })
 }
 
