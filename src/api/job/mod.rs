@@ -44,6 +44,7 @@ pub use rollout::{
     Asynchronous, Concurrency, ErrorBudget, Filter, FilterType, Granularity, Hooks, OverSampling,
     Partial, Rollout, StaleGroups,
 };
+pub(crate) use sampling::LOGPROBS_OF_THE_PROMPT;
 pub use sampling::{Sampling, SamplingOverride};
 pub use sandbox::{ClaimTemplateRef, ImageFrom, Sandbox};
 pub use status::{
@@ -199,6 +200,11 @@ fn rules(schema: &mut schemars::Schema) {
             "rollout.filter",
             "!has(self.rollout.filter) || self.rollout.filter.type != 'NonzeroRewardStd' || (has(self.reward) && has(self.reward.type) && self.reward.type != 'None')",
             "NonzeroRewardStd compares rewards: set reward.type, or another filter",
+        )
+        .field(
+            "rollout.filter",
+            "!has(self.rollout.filter) || self.rollout.filter.type != 'NonzeroRewardStd' || self.rollout.samplesPerPrompt > 1",
+            "NonzeroRewardStd compares the rewards of a group, and one sample alone never passes: set rollout.samplesPerPrompt to 2 or more, or another filter",
         )
         .field(
             "reward.type",

@@ -141,12 +141,15 @@ impl SamplingOverride {
     }
 }
 
+/// Why `logprobStartLen` is refused, in whatever spelling.
+pub(crate) const LOGPROBS_OF_THE_PROMPT: &str = "remove logprobStartLen: it makes SGLang compute log-probabilities for prompt tokens and defeats the prefix cache; prompt token ids come at no cost without it";
+
 fn rules(schema: &mut schemars::Schema) {
     Rules::of(schema)
         .field(
             "logprobStartLen",
             "!has(self.logprobStartLen)",
-            "remove logprobStartLen: it makes SGLang compute log-probabilities for prompt tokens and defeats the prefix cache; prompt token ids come at no cost without it",
+            LOGPROBS_OF_THE_PROMPT,
         )
         .field(
             "minNewTokens",

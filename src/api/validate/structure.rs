@@ -15,6 +15,7 @@ use super::suggest;
 use super::touched::Touched;
 use super::violation::Violation;
 use super::words;
+use crate::api::job::LOGPROBS_OF_THE_PROMPT;
 use crate::api::manifest::path;
 
 /// What an unknown field means.
@@ -255,7 +256,10 @@ impl<'a> Structure<'a> {
         // A slip of the fingers first, then a field of another place, then what is only similar.
         let mut meant = suggest::same(name, &names).or_else(|| aliases::beside(at, name));
         let alias = self.homes.and_then(|_| aliases::field_of(name));
-        let hint = if let Some(same) = meant {
+        let hint = if meant == Some("logprobStartLen") {
+            // No spelling of it is taken: the reason at once.
+            format!("; {LOGPROBS_OF_THE_PROMPT}")
+        } else if let Some(same) = meant {
             format!("; write {same}")
         } else if let Some((key, value)) = name.split_once(':') {
             format!("; write {key}: {value}, with a space after the colon")
