@@ -6,6 +6,7 @@
 //! - [`manifest`]: reads YAML and JSON files the way `kubectl` does, with line numbers.
 //! - [`validate`]: the same verdict offline as the API server's, plus what CEL cannot see.
 //! - [`support`]: the one list of what is in the API and not built yet.
+//! - [`without_cluster`]: what of a job `rollout-operator local` does not do.
 //! - [`meta`] and [`conditions`]: every name that other programs can rely on.
 //!
 //! Nothing here talks to a cluster.
@@ -20,6 +21,7 @@ pub mod references;
 pub mod support;
 pub mod validate;
 pub mod values;
+pub mod without_cluster;
 pub mod yaml_text;
 
 mod rules;

@@ -2,6 +2,8 @@
 //!
 //! One list, so that `validate` can look for them in the same files and the controllers in the cluster.
 
+use serde_json::Value;
+
 use super::job::{Dataset, RolloutJobSpec};
 use super::manifest::path;
 use super::pool::{Engine, SGLangPoolSpec};
@@ -108,6 +110,9 @@ pub fn job(spec: &RolloutJobSpec) -> Vec<Reference> {
         if let Some(function) = &agentic.agent.function {
             found.code(function.code.as_ref(), &format!("{at}.function.code"));
         }
+        if let Some((at, container)) = agentic.agent.own_container(at) {
+            found.container(container, &at);
+        }
         if let Some(server) = &agentic.agent.server {
             found.secret_key(
                 server.secret_ref.as_ref(),
@@ -127,6 +132,10 @@ pub fn job(spec: &RolloutJobSpec) -> Vec<Reference> {
     if let Some(plugins) = &spec.plugins {
         found.code(plugins.code.as_ref(), "spec.plugins.code");
         found.env(&plugins.env, "spec.plugins.env");
+        if let Some(container) = &plugins.container {
+            let container = Value::Object(container.0.clone());
+            found.container(&container, "spec.plugins.container");
+        }
     }
     if let Some(output) = &spec.output {
         found.claim_path(
@@ -241,19 +250,51 @@ impl References {
             let Some(source) = &variable.value_from else {
                 continue;
             };
-            let at = format!("{}.valueFrom", path::index(at, position));
+            let source = Value::Object(source.0.clone());
+            self.source(&source, &path::index(at, position));
+        }
+    }
+
+    /// References of the environment of a container of the user's.
+    fn container(&mut self, container: &Value, at: &str) {
+        let list = |field: &str| container[field].as_array().into_iter().flatten();
+        for (position, variable) in list("env").enumerate() {
+            self.source(&variable["valueFrom"], &format!("{at}.env[{position}]"));
+        }
+        for (position, source) in list("envFrom").enumerate() {
             for (field, target) in [
-                ("configMapKeyRef", Target::ConfigMap),
-                ("secretKeyRef", Target::Secret),
+                ("configMapRef", Target::ConfigMap),
+                ("secretRef", Target::Secret),
             ] {
-                let Some(reference) = source.0.get(field).filter(|r| r["optional"] != true) else {
-                    continue;
-                };
-                if let (Some(name), Some(key)) =
-                    (reference["name"].as_str(), reference["key"].as_str())
+                let reference = &source[field];
+                if let (false, Some(name)) =
+                    (reference["optional"] == true, reference["name"].as_str())
                 {
-                    self.push(&format!("{at}.{field}"), target, name, Some(key));
+                    self.push(
+                        &format!("{at}.envFrom[{position}].{field}"),
+                        target,
+                        name,
+                        None,
+                    );
                 }
+            }
+        }
+    }
+
+    /// What a variable's value comes from, unless it may be absent.
+    fn source(&mut self, source: &Value, variable: &str) {
+        for (field, target) in [
+            ("configMapKeyRef", Target::ConfigMap),
+            ("secretKeyRef", Target::Secret),
+        ] {
+            let reference = &source[field];
+            if let (false, Some(name), Some(key)) = (
+                reference["optional"] == true,
+                reference["name"].as_str(),
+                reference["key"].as_str(),
+            ) {
+                let at = format!("{variable}.valueFrom.{field}");
+                self.push(&at, target, name, Some(key));
             }
         }
     }

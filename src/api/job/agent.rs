@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::plugins::PluginRef;
 use crate::api::rules::Rules;
@@ -21,6 +22,28 @@ pub struct Agent {
     /// A server that runs agents and their sandboxes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<AgentServer>,
+}
+
+impl Agent {
+    /// The container called agent of the user's pod template, with its path. `at` is the agent's own.
+    pub fn own_container(&self, at: &str) -> Option<(String, &Value)> {
+        let (at, template) = self.own_template(at)?;
+        let containers = template.0.get("spec")?.get("containers")?.as_array()?;
+        let position = containers
+            .iter()
+            .position(|container| container["name"] == "agent")?;
+        let at = format!("{at}.spec.containers[{position}]");
+        Some((at, &containers[position]))
+    }
+
+    /// The user's pod template, with its path. `at` is the agent's own.
+    pub fn own_template(&self, at: &str) -> Option<(String, &Template)> {
+        if let Some(container) = &self.container {
+            return Some((format!("{at}.container.template"), &container.template));
+        }
+        let template = self.function.as_ref()?.template.as_ref()?;
+        Some((format!("{at}.function.template"), template))
+    }
 }
 
 fn rules(schema: &mut schemars::Schema) {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::api::values::{CodeSource, EnvVar, Resources, Template};
 
@@ -30,6 +31,28 @@ pub struct Plugins {
     /// Fields of the host's container that are merged over the operator's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container: Option<Template>,
+}
+
+impl Plugins {
+    /// The host's container as the user has it: `container`, with `env` where it does not replace a variable.
+    pub fn own_container(&self) -> Value {
+        let mut container = self.container.clone().unwrap_or_default().0;
+        let mut variables: Vec<Value> = self
+            .env
+            .iter()
+            .filter_map(|variable| serde_json::to_value(variable).ok())
+            .collect();
+        let over = container.remove("env").unwrap_or_default();
+        for variable in over.as_array().into_iter().flatten() {
+            let same = |other: &&mut Value| other["name"] == variable["name"];
+            match variables.iter_mut().find(same) {
+                Some(replaced) => replaced.clone_from(variable),
+                None => variables.push(variable.clone()),
+            }
+        }
+        container.insert("env".to_owned(), Value::Array(variables));
+        Value::Object(container)
+    }
 }
 
 /// A Python function or class by its import path: `module.name`, `package.module.name`.

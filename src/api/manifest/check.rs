@@ -10,7 +10,7 @@ use super::read::Sources;
 use crate::api::references::{self, Need, Reference, Target};
 use crate::api::support::{self, Context};
 use crate::api::validate::{self, Examined};
-use crate::api::{job::RolloutJobSpec, meta, pool::SGLangPoolSpec};
+use crate::api::{job::RolloutJobSpec, meta, pool::SGLangPoolSpec, without_cluster};
 
 /// Namespace of an object that names none, as with kubectl.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -81,7 +81,11 @@ fn beyond(
             let Ok(spec) = serde_json::from_value::<RolloutJobSpec>(spec.clone()) else {
                 return Vec::new();
             };
-            (support::job(&spec, purpose.context), references::job(&spec))
+            let mut said = support::job(&spec, purpose.context);
+            if purpose.context == Context::Local {
+                said.extend(without_cluster::job(&spec));
+            }
+            (said, references::job(&spec))
         }
         _ => return Vec::new(),
     };

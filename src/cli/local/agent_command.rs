@@ -1,9 +1,10 @@
-//! What a shim runs: the user's function or command, and the variables that the manifest gives it.
+//! What a shim runs: the user's function or command.
 
 use std::path::Path;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use super::environment::Environment;
 use crate::api::job::Agentic;
 
 /// A reason why an agent cannot run without a cluster.
@@ -15,10 +16,6 @@ pub(super) enum AgentError {
         "spec.generate.agentic.agent.container.template: without a cluster there are no images: give the container a `command` that runs on this machine"
     )]
     NoCommand,
-    #[error(
-        "spec.generate.agentic.agent: the variable {name} has a valueFrom, which needs a cluster; write its value"
-    )]
-    ValueFrom { name: String },
 }
 
 /// Where a function's files are on this machine.
@@ -32,15 +29,11 @@ pub(super) struct FunctionFiles<'a> {
 pub(super) fn arguments(
     agentic: &Agentic,
     files: &FunctionFiles<'_>,
+    environment: &Environment,
 ) -> Result<Vec<String>, AgentError> {
     let agent = &agentic.agent;
     if let Some(function) = &agent.function {
-        let template = function
-            .template
-            .as_ref()
-            .and_then(|template| container(&template.0));
-        let mut arguments = environment(template)?;
-        arguments.extend(["--function".to_owned(), function.path.0.clone()]);
+        let mut arguments = vec!["--function".to_owned(), function.path.0.clone()];
         arguments.extend(["--python".to_owned(), files.python.display().to_string()]);
         arguments.extend([
             "--parameters".to_owned(),
@@ -51,51 +44,23 @@ pub(super) fn arguments(
         }
         return Ok(arguments);
     }
-    let template = agent.container.as_ref().ok_or(AgentError::Kind)?;
-    let container = container(&template.template.0).ok_or(AgentError::NoCommand)?;
+    if agent.container.is_none() {
+        return Err(AgentError::Kind);
+    }
+    let (_, container) = agent.own_container("").ok_or(AgentError::NoCommand)?;
     let command = texts(&container["command"]);
     if command.is_empty() {
         return Err(AgentError::NoCommand);
     }
-    let mut arguments = environment(Some(container))?;
-    arguments.push("--".to_owned());
-    arguments.extend(command);
-    arguments.extend(texts(&container["args"]));
+    let words = command.into_iter().chain(texts(&container["args"]));
+    let mut arguments = vec!["--".to_owned()];
+    arguments.extend(words.map(|word| environment.expand(word)));
     Ok(arguments)
 }
 
-/// The container named `agent`, or the first one.
-fn container(template: &Map<String, Value>) -> Option<&Value> {
-    let containers = template.get("spec")?.get("containers")?.as_array()?;
-    let named = containers
-        .iter()
-        .find(|container| container["name"] == "agent");
-    named.or_else(|| containers.first())
-}
-
-fn texts(list: &Value) -> Vec<String> {
+fn texts(list: &Value) -> Vec<&str> {
     let items = list.as_array().into_iter().flatten();
-    items.filter_map(Value::as_str).map(str::to_owned).collect()
-}
-
-/// The container's `env` as flags of the shim.
-fn environment(container: Option<&Value>) -> Result<Vec<String>, AgentError> {
-    let mut flags = Vec::new();
-    for variable in container
-        .and_then(|container| container["env"].as_array())
-        .into_iter()
-        .flatten()
-    {
-        let name = variable["name"].as_str().unwrap_or_default();
-        if !variable["valueFrom"].is_null() {
-            return Err(AgentError::ValueFrom {
-                name: name.to_owned(),
-            });
-        }
-        let value = variable["value"].as_str().unwrap_or_default();
-        flags.extend(["--env".to_owned(), format!("{name}={value}")]);
-    }
-    Ok(flags)
+    items.filter_map(Value::as_str).collect()
 }
 
 #[cfg(test)]
@@ -111,18 +76,13 @@ mod tests {
             code: Some(Path::new("/code")),
             parameters: Path::new("/p.json"),
         };
-        arguments(&agentic, &files)
+        arguments(&agentic, &files, &Environment::default())
     }
 
     #[test]
-    fn a_function_gets_its_files_and_variables() {
-        let template = json!({"spec": {"containers": [{"name": "agent", "env": [{"name": "A", "value": "1"}]}]}});
-        let arguments =
-            of(&json!({"function": {"path": "m.run", "image": "i", "template": template}}))
-                .unwrap();
+    fn a_function_gets_its_files() {
+        let arguments = of(&json!({"function": {"path": "m.run", "image": "i"}})).unwrap();
         let expected = [
-            "--env",
-            "A=1",
             "--function",
             "m.run",
             "--python",
@@ -139,23 +99,16 @@ mod tests {
     fn a_container_needs_a_command() {
         let container = |container: Value| json!({"container": {"template": {"spec": {"containers": [container]}}}});
         let arguments = of(&container(
-            json!({"name": "x", "image": "i", "command": ["./agent"], "args": ["-v"]}),
+            json!({"name": "agent", "image": "i", "command": ["./agent"], "args": ["-v", "$(NO) $$(NO)"]}),
         ))
         .unwrap();
-        assert_eq!(arguments, ["--", "./agent", "-v"]);
-        let refused = of(&container(json!({"name": "x", "image": "i"}))).unwrap_err();
+        assert_eq!(arguments, ["--", "./agent", "-v", "$(NO) $(NO)"]);
+        let refused = of(&container(json!({"name": "agent", "image": "i"}))).unwrap_err();
         assert!(
             refused
                 .to_string()
                 .contains("a `command` that runs on this machine"),
             "{refused}"
-        );
-        let secret = json!({"name": "x", "command": ["a"], "env": [{"name": "KEY", "valueFrom": {"secretKeyRef": {}}}]});
-        assert!(
-            of(&container(secret))
-                .unwrap_err()
-                .to_string()
-                .contains("KEY has a valueFrom")
         );
     }
 }

@@ -78,6 +78,8 @@ impl Setup {
                 program: program.clone(),
                 args,
                 first_line: None,
+                environment: None,
+                directory: None,
                 log: log.clone(),
                 announces: true,
             }
@@ -86,10 +88,15 @@ impl Setup {
 
     /// The command of the plug-in host, when the job has plug-ins.
     pub(super) fn plugin_host(&self) -> Option<Spec> {
-        self.inputs.spec.plugins.as_ref()?;
-        let mut args: Vec<String> = ["plugins", "--exit-with-stdin", "--socket"]
-            .map(str::to_owned)
-            .to_vec();
+        let plugins = self.inputs.plugin_process.as_ref()?;
+        let mut args: Vec<String> = [
+            "plugins",
+            "--exit-with-stdin",
+            "--inherit-environment",
+            "--socket",
+        ]
+        .map(str::to_owned)
+        .to_vec();
         args.push(self.plugin_socket().display().to_string());
         args.extend(["--python".to_owned(), self.python.display().to_string()]);
         if let Some(code) = &self.plugin_code {
@@ -100,6 +107,8 @@ impl Setup {
             program: self.program.clone(),
             args,
             first_line: None,
+            environment: Some(plugins.environment.clone()),
+            directory: plugins.directory.clone(),
             log: self.logs.join("plugins.log"),
             announces: false,
         })
@@ -151,6 +160,8 @@ impl Setup {
                 .map(str::to_owned)
                 .to_vec(),
             first_line: None,
+            environment: None,
+            directory: None,
             log: self.logs.join("driver.log"),
             announces: true,
         }

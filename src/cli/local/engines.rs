@@ -187,6 +187,8 @@ pub(super) fn simulator_spec(
         program: program.to_owned(),
         args: args.map(str::to_owned).to_vec(),
         first_line: None,
+        environment: None,
+        directory: None,
         log: logs.join(format!("engine-{index}.log")),
         announces: true,
     }

@@ -13,7 +13,10 @@ use kube::ResourceExt;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::secrets::hex;
+use super::{
+    environment::{Environment, EnvironmentError, Objects},
+    secrets::hex,
+};
 use crate::api::{
     job::{Dataset, RolloutJob, RolloutJobSpec},
     manifest::Manifests,
@@ -56,6 +59,14 @@ pub(super) enum InputError {
         path: String,
         source: io::Error,
     },
+    #[error("spec.suspend: a suspended job does not run; remove suspend: true to run it here")]
+    Suspended,
+    #[error(
+        "{at}.workingDir: there is no directory {path} on this machine; make it, or remove workingDir"
+    )]
+    NoWorkingDirectory { at: String, path: String },
+    #[error(transparent)]
+    Environment(#[from] EnvironmentError),
     #[error("{field}: {problem}")]
     NotLocal {
         field: &'static str,
@@ -100,6 +111,14 @@ pub(super) enum Code {
     Files(BTreeMap<String, Vec<u8>>),
 }
 
+/// What a container's fields say about a process that runs the user's code.
+#[derive(Debug, Default)]
+pub(super) struct UserProcess {
+    pub(super) environment: Environment,
+    /// Its `workingDir`; none: ours.
+    pub(super) directory: Option<PathBuf>,
+}
+
 /// Everything that a run needs to know.
 #[derive(Debug)]
 pub(super) struct Inputs {
@@ -111,6 +130,10 @@ pub(super) struct Inputs {
     pub(super) dataset: Content,
     pub(super) agent_code: Option<Code>,
     pub(super) plugin_code: Option<Code>,
+    /// What the manifest says about the agent's process.
+    pub(super) agent_process: UserProcess,
+    /// The same of the plug-in host, when there are plug-ins.
+    pub(super) plugin_process: Option<UserProcess>,
     /// Script of the simulated engines.
     pub(super) script: Option<Vec<u8>>,
     /// Data set of the simulated engines' oracle, when it is not the job's.
@@ -127,6 +150,9 @@ pub(super) fn resolve(
     volumes: &Volumes,
 ) -> Result<Inputs, InputError> {
     let job = choose(manifests, job)?;
+    if job.spec.suspend {
+        return Err(InputError::Suspended);
+    }
     let namespace = job.namespace();
     let finder = Finder {
         manifests,
@@ -160,6 +186,21 @@ pub(super) fn resolve(
         .plugins
         .as_ref()
         .and_then(|plugins| plugins.code.as_ref());
+    let objects = Objects {
+        manifests,
+        namespace: namespace.as_deref(),
+    };
+    let agentic = spec.generate.agentic.as_ref();
+    let agent_container =
+        agentic.and_then(|agentic| agentic.agent.own_container("spec.generate.agentic.agent"));
+    let agent_process = match agent_container {
+        Some((at, container)) => process(objects, container, &at)?,
+        None => UserProcess::default(),
+    };
+    let plugin_process = match &spec.plugins {
+        Some(plugins) => Some(process(objects, &plugins.own_container(), "spec.plugins")?),
+        None => None,
+    };
     let replies = pool
         .engine
         .as_ref()
@@ -177,6 +218,8 @@ pub(super) fn resolve(
         plugin_code: plugin_code
             .map(|code| finder.code("spec.plugins.code", code))
             .transpose()?,
+        agent_process,
+        plugin_process,
         script: match script.map(|script| (&script.inline, &script.config_map_key_ref)) {
             Some((Some(text), _)) => Some(text.clone().into_bytes()),
             Some((None, Some(reference))) => Some(finder.key(
@@ -222,6 +265,26 @@ fn choose<'a>(manifests: &'a Manifests, name: Option<&str>) -> Result<&'a Rollou
                 names: names(),
             }),
     }
+}
+
+fn process(objects: Objects<'_>, container: &Value, at: &str) -> Result<UserProcess, InputError> {
+    let directory = container["workingDir"]
+        .as_str()
+        .filter(|path| !path.is_empty());
+    let directory = directory.map(|path| {
+        let found = Path::new(path).canonicalize();
+        found
+            .ok()
+            .filter(|found| found.is_dir())
+            .ok_or_else(|| InputError::NoWorkingDirectory {
+                at: at.to_owned(),
+                path: path.to_owned(),
+            })
+    });
+    Ok(UserProcess {
+        environment: objects.environment(container, at)?,
+        directory: directory.transpose()?,
+    })
 }
 
 struct Finder<'a> {

@@ -12,6 +12,7 @@ mod commands;
 mod control;
 mod engine_check;
 mod engines;
+mod environment;
 mod inputs;
 mod job;
 mod last_word;

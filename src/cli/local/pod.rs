@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     control::Control,
+    environment::Environment,
     secrets::Secrets,
     service::{Process, Spec},
 };
@@ -33,6 +34,10 @@ pub(super) struct Pods {
     pub(super) logs: PathBuf,
     /// What the shim runs: its arguments after `agent exec --directory DIR`.
     pub(super) agent: Vec<String>,
+    /// The agent's variables.
+    pub(super) environment: Environment,
+    /// Where the agent runs; none: where we do.
+    pub(super) working_directory: Option<PathBuf>,
     /// What is loaded before a session can start, for messages; a command needs no loading.
     pub(super) loads: Option<String>,
     /// Secrets of this run.
@@ -144,6 +149,8 @@ impl Pod<'_> {
             program: pods.program.clone(),
             args: args.map(str::to_owned).to_vec(),
             first_line: Some(claim_token),
+            environment: None,
+            directory: None,
             log: pods.log(self.slot),
             announces: false,
         }
@@ -155,6 +162,8 @@ impl Pod<'_> {
             "agent",
             "exec",
             "--exit-with-stdin",
+            // It has the user's and no more; values are in no argument, which everybody can see.
+            "--inherit-environment",
             "--directory",
             &directory,
         ];
@@ -165,6 +174,8 @@ impl Pod<'_> {
             program: self.pods.program.clone(),
             args,
             first_line: None,
+            environment: Some(self.pods.environment.clone()),
+            directory: self.pods.working_directory.clone(),
             log: self.pods.log(self.slot),
             announces: false,
         }

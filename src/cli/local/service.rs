@@ -25,6 +25,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use super::environment::Environment;
+
 /// How long a child may take until it says where it listens.
 const READY_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -67,6 +69,10 @@ pub(super) struct Spec {
     pub(super) args: Vec<String>,
     /// Written to standard input first, with a line break.
     pub(super) first_line: Option<String>,
+    /// Its whole environment; none: ours.
+    pub(super) environment: Option<Environment>,
+    /// Where it runs; none: where we do.
+    pub(super) directory: Option<PathBuf>,
     /// Where its output goes.
     pub(super) log: PathBuf,
     /// Whether its first line on standard output is a JSON object to wait for.
@@ -96,7 +102,14 @@ impl Process {
         } else {
             Stdio::from(log.try_clone().map_err(start_error)?)
         };
-        let mut child = Command::new(&spec.program)
+        let mut command = Command::new(&spec.program);
+        if let Some(environment) = &spec.environment {
+            command.env_clear().envs(environment.of_child());
+        }
+        if let Some(directory) = &spec.directory {
+            command.current_dir(directory);
+        }
+        let mut child = command
             .args(&spec.args)
             .stdin(Stdio::piped())
             .stdout(output)

@@ -234,7 +234,7 @@ fn pods(
         code,
         parameters: &parameters,
     };
-    let agent = agent_command::arguments(agentic, &files)?;
+    let agent = agent_command::arguments(agentic, &files, &inputs.agent_process.environment)?;
     let slots = args.pods.min(sessions_at_once(inputs));
     Ok(Some(Pods {
         program: program.to_owned(),
@@ -245,6 +245,8 @@ fn pods(
         directory: work.run.path().to_owned(),
         logs: logs.to_owned(),
         agent,
+        environment: inputs.agent_process.environment.clone(),
+        working_directory: inputs.agent_process.directory.clone(),
         loads: agentic
             .agent
             .function

@@ -1,6 +1,7 @@
 //! `rollout-operator local` as a person runs it: real child processes, real Python, and `kill -9` of each of them.
 
 mod bad_agents;
+mod environment;
 mod plugins;
 mod refused;
 mod run;
@@ -50,6 +51,28 @@ async fn an_agent_job_tears_down_its_surplus_and_calls_the_hook() {
         run::logs(&output).contains("abort hook of 0"),
         "the hook ran in the agents' process"
     );
+}
+
+#[tokio::test]
+async fn the_hook_is_called_for_agents_that_end_with_their_aborted_request() {
+    let home = tempdir();
+    let manifest = home.path().join("job.yaml");
+    let text = std::fs::read_to_string(AGENT).unwrap();
+    let waits = "                # An agent that does not see that the rollout is over: what ends it is its launcher.\n                await asyncio.sleep(600)\n";
+    assert!(text.contains(waits));
+    let text = text
+        .replace(waits, "                return\n")
+        .replace("decodeTokensPerSecond: 100", "decodeTokensPerSecond: 20")
+        .replace("batchSize: 4", "batchSize: 1");
+    std::fs::write(&manifest, text).unwrap();
+    let output = home.path().join("out");
+    let ended = Run::start(manifest.to_str().unwrap(), &output).end().await;
+    assert_eq!(ended.code, Some(0), "{}", ended.talk);
+    let word = run::last_word(&output);
+    assert_ne!(word["teardown"]["fencedSessions"], 0, "{word}");
+    assert_eq!(word["teardown"]["hook"], "HookSucceeded", "{word}");
+    assert!(run::logs(&output).contains("abort hook of 0"), "{word}");
+    run::verify(&output).await;
 }
 
 #[tokio::test]
