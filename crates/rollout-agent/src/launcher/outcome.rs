@@ -53,6 +53,8 @@ pub(super) struct SessionResult {
     pub(super) log_tail: Option<String>,
     pub(super) agent_seconds: f64,
     pub(super) hook: Option<HookReport>,
+    /// The process that ran the session can still run the hook of an abort.
+    pub(super) runs_hooks: bool,
 }
 
 /// Puts together what the shim said and why the launcher ended the session.
@@ -63,6 +65,7 @@ pub(super) fn result(
     hook: Option<HookReport>,
 ) -> SessionResult {
     let outcome = classify(cause, &ended);
+    let runs_hooks = cause.is_none() && hook.is_none() && ended.fault == Fault::Agent;
     let error = match (explain(cause, outcome), ended.error) {
         (Some(reason), Some(detail)) => Some(format!("{reason}: {detail}")),
         (Some(reason), None) => Some(reason.to_owned()),
@@ -77,6 +80,7 @@ pub(super) fn result(
         log_tail: ended.log_tail,
         agent_seconds,
         hook,
+        runs_hooks,
     }
 }
 

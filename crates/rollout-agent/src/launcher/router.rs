@@ -140,6 +140,12 @@ struct ClaimBody<'a> {
 }
 
 #[derive(Deserialize)]
+struct ResultAnswer {
+    #[serde(default)]
+    abort: Option<AbortEvent>,
+}
+
+#[derive(Deserialize)]
 struct HeartbeatAnswer {
     state: SessionState,
 }
@@ -241,21 +247,20 @@ impl Router {
             .transpose()
     }
 
+    /// Posts a result. An answer with an abort says that the session is being aborted, which the launcher had not heard yet: its hook runs
+    /// first, and the result is posted again.
     pub(super) async fn result(
         &self,
         session_id: &str,
         result: &SessionResult,
-    ) -> Result<(), RouterError> {
+    ) -> Result<Option<AbortEvent>, RouterError> {
         let path = format!("/agent/sessions/{session_id}/result");
-        self.call(
-            "a result",
-            Method::POST,
-            &path,
-            Some(result),
-            ANSWER_TIMEOUT,
-        )
-        .await
-        .map(drop)
+        let call = "a result";
+        let answer = self
+            .call(call, Method::POST, &path, Some(result), ANSWER_TIMEOUT)
+            .await?;
+        let Some(text) = answer else { return Ok(None) };
+        parse::<ResultAnswer>(call, &text).map(|answer| answer.abort)
     }
 
     async fn call<B: Serialize>(

@@ -13,8 +13,8 @@ use super::{
     hooks::Hooks,
     life::{Command, Event, Life},
     link::Link,
-    outcome::{self, Cause, SessionResult},
-    router::{Claim, Router, SessionState},
+    outcome::{self, Cause, HookReport, SessionResult},
+    router::{AbortEvent, Claim, Router, SessionState},
     stop::StopPlan,
 };
 use crate::wire::{Abort, AbortDone, Ended, Start, seconds};
@@ -102,14 +102,23 @@ pub(super) async fn run(pod: &Arc<Pod>, claim: Claim) -> bool {
     }
     let ended = ended.unwrap_or_else(|| Ended::infra(&session_id, "the launcher lost the session"));
     let clean = ended.clean;
-    let result = outcome::result(
+    let mut result = outcome::result(
         life.cause(),
         ended,
         started.elapsed().as_secs_f64(),
         life.hook(),
     );
     tracing::info!(session_id, outcome = ?result.outcome, seconds = result.agent_seconds, "the session ended");
-    if life.cause() != Some(Cause::Gone) {
+    if life.cause() != Some(Cause::Gone)
+        && let Some(abort) = post(pod, &session_id, &result).await
+    {
+        tracing::info!(
+            session_id,
+            abort_id = abort.abort_id,
+            "the session ended while it was being aborted"
+        );
+        result.hook = run_hook(pod, abort).await;
+        result.runs_hooks = false;
         post(pod, &session_id, &result).await;
     }
     clean
@@ -128,8 +137,29 @@ fn start_of(claim: Claim) -> Start {
     }
 }
 
-/// Posts a result until the router has it, the session is gone, or the time for it is over.
-pub(super) async fn post(pod: &Pod, session_id: &str, result: &SessionResult) {
+/// Runs the hook of an abort, or waits for it where another session of this process had it run.
+async fn run_hook(pod: &Pod, abort: AbortEvent) -> Option<HookReport> {
+    let abort = Abort {
+        abort_id: abort.abort_id,
+        timeout_seconds: abort.timeout_seconds,
+        args: abort.args,
+    };
+    let mut report = pod.hooks.run(abort);
+    let done = report.wait_for(Option::is_some).await.ok()?.clone()?;
+    Some(HookReport {
+        abort_id: done.abort_id,
+        result: done.result,
+        error: done.error,
+    })
+}
+
+/// Posts a result until the router has it, the session is gone, or the time for it is over. An abort that the router answers with has to
+/// be carried out first.
+pub(super) async fn post(
+    pod: &Pod,
+    session_id: &str,
+    result: &SessionResult,
+) -> Option<AbortEvent> {
     let mut until = Instant::now() + pod.result_patience;
     let mut stopping = false;
     loop {
@@ -138,18 +168,21 @@ pub(super) async fn post(pod: &Pod, session_id: &str, result: &SessionResult) {
             until = until.min(Instant::now() + pod.stop_plan.post);
         }
         let last = match timeout_at(until, pod.router.result(session_id, result)).await {
-            Ok(Ok(())) => return,
+            Ok(Ok(abort)) => return abort,
             Ok(Err(error)) if error.is_gone() => {
-                return tracing::info!(session_id, "nobody waits for the result");
+                tracing::info!(session_id, "nobody waits for the result");
+                return None;
             }
             Ok(Err(error)) if !error.is_transient() => {
-                return tracing::error!(session_id, %error, "the result was refused");
+                tracing::error!(session_id, %error, "the result was refused");
+                return None;
             }
             Ok(Err(error)) => error.to_string(),
             Err(_) => "the time for it is over".to_owned(),
         };
         if Instant::now() + RETRY_PAUSE >= until {
-            return tracing::error!(session_id, error = last, "the result could not be posted");
+            tracing::error!(session_id, error = last, "the result could not be posted");
+            return None;
         }
         tracing::debug!(session_id, error = last, "the result is posted again");
         tokio::select! {

@@ -220,12 +220,12 @@ impl Hosts {
         self.retire(id);
     }
 
-    /// The hook runs once in every process that has sessions.
+    /// The hook runs once in every process that has had sessions: one that has just ended may have work of its own elsewhere.
     fn abort(&mut self, abort: &Abort) {
         let with_sessions = self
             .live
             .iter()
-            .filter(|(_, live)| live.ready && !live.sessions.is_empty());
+            .filter(|(_, live)| live.ready && live.worked);
         let hosts: HashSet<u64> = with_sessions.map(|(id, _)| *id).collect();
         for id in &hosts {
             if let Some(live) = self.live.get(id) {

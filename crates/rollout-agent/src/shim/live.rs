@@ -12,6 +12,8 @@ pub(super) struct Live {
     /// It gets no new session.
     pub(super) retired: bool,
     pub(super) sessions: HashSet<String>,
+    /// It has run a session; what that started elsewhere may still be there.
+    pub(super) worked: bool,
     /// The processes below it when it became ready: its own, not a session's.
     pub(super) keep: HashSet<i32>,
 }
@@ -23,6 +25,7 @@ impl Live {
             ready: false,
             retired: false,
             sessions: HashSet::new(),
+            worked: false,
             keep: HashSet::new(),
         }
     }
@@ -30,6 +33,7 @@ impl Live {
     /// Starts a session in it.
     pub(super) fn start(&mut self, start: Start) {
         self.sessions.insert(start.session_id.clone());
+        self.worked = true;
         self.host.tell(FromLauncher::Start(Box::new(start)));
     }
 }

@@ -19,8 +19,8 @@ use crate::status::Demand;
 
 pub use outcomes::{OutcomeFeed, SessionEnd};
 pub use types::{
-    AbortAnswer, CreateSession, CreatedSession, EngineFault, EngineServiceState, FenceAnswer,
-    HookCounts, Outcome, OutcomeKind, OutcomePage, RouterStatus,
+    AbortAnswer, AgentAbort, CreateSession, CreatedSession, EngineFault, EngineServiceState,
+    FenceAnswer, HookCounts, Outcome, OutcomeKind, OutcomePage, RouterStatus,
 };
 
 /// A client of one router, for one job.
@@ -182,15 +182,23 @@ impl RouterClient {
         decode(&format!("{}{path}", self.url()), &bytes)
     }
 
-    /// Closes admission for the job and aborts what is in flight, until nothing is left or `within` is over. Tried once.
+    /// Closes admission for the job and aborts what is in flight, until nothing is left or `within` is over. With `agents` the launchers of
+    /// its sessions are told to abort too, as [`RouterClient::agent_abort`] does, before the first request is aborted. Tried once.
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn fence(&self, within: Duration) -> Result<FenceAnswer, ClientError> {
+    pub async fn fence(
+        &self,
+        agents: Option<&AgentAbort<'_>>,
+        within: Duration,
+    ) -> Result<FenceAnswer, ClientError> {
         let patience = within
             .saturating_sub(Duration::from_secs(1))
             .max(within / 4);
-        let body = json!({ "job": self.job, "deadline_seconds": patience.as_secs_f64() });
+        let mut body = json!({ "job": self.job, "deadline_seconds": patience.as_secs_f64() });
+        if let Some(agents) = agents {
+            body["agent_abort"] = agents.terms();
+        }
         let bytes = self
             .once
             .send_within(Method::POST, "/fence", Some(&body), within, &[])
@@ -210,26 +218,18 @@ impl RouterClient {
             .map(drop)
     }
 
-    /// Has the launchers call the agents' `abort` hook, for at most `hook`, and end their sessions once `drain` is over. Returns when
-    /// every session has ended. Tried once.
+    /// Has the launchers call the agents' `abort` hook and end their sessions once the drain is over. Returns when every session has
+    /// ended. Tried once.
     ///
     /// # Errors
     /// See [`ClientError`].
     pub async fn agent_abort(
         &self,
-        reason: &str,
-        args: &Value,
-        hook: Duration,
-        drain: Duration,
+        agents: &AgentAbort<'_>,
         within: Duration,
     ) -> Result<AbortAnswer, ClientError> {
-        let body = json!({
-            "job": self.job,
-            "reason": reason,
-            "timeout_seconds": hook.as_secs_f64(),
-            "drain_seconds": drain.as_secs_f64(),
-            "args": args,
-        });
+        let mut body = agents.terms();
+        body["job"] = json!(self.job);
         let bytes = self
             .once
             .send_within(Method::POST, "/agent-abort", Some(&body), within, &[])

@@ -1,7 +1,9 @@
 //! Bodies of the control port.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// `POST /sessions`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -27,6 +29,30 @@ pub struct CreateSession {
     pub assign: bool,
     /// The same key answers the same session.
     pub idempotency_key: String,
+}
+
+/// What launchers are told of an abort.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AgentAbort<'a> {
+    /// For people.
+    pub reason: &'a str,
+    /// The `args` of the agents' hook.
+    pub args: Value,
+    /// How long the hook may take.
+    pub hook: Duration,
+    /// How long agents may take to end by themselves.
+    pub drain: Duration,
+}
+
+impl AgentAbort<'_> {
+    pub(super) fn terms(&self) -> Value {
+        json!({
+            "reason": self.reason,
+            "timeout_seconds": self.hook.as_secs_f64(),
+            "drain_seconds": self.drain.as_secs_f64(),
+            "args": self.args,
+        })
+    }
 }
 
 /// Its answer.

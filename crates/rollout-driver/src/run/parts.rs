@@ -31,6 +31,7 @@ pub(super) fn climber(
             .map(|agentic| agentic.parameters.clone())
             .unwrap_or_default(),
         feed: feed.clone(),
+        agents: agentic.is_some(),
         hook: Duration::from_secs(config.spec.teardown.abort_hook_seconds),
         drain: Duration::from_secs(config.spec.teardown.drain_seconds),
         patience: Arc::default(),

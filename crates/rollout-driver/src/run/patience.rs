@@ -144,7 +144,7 @@ mod tests {
         let router = router(&url);
         let patience = Patience::default();
         patience.state.lock().left = PAUSE * 3;
-        let fence = || patience.call(&router, || router.fence(Duration::from_secs(10)));
+        let fence = || patience.call(&router, || router.fence(None, Duration::from_secs(10)));
         let first = fence().await.unwrap_err().to_string();
         assert!(
             first.starts_with("the router is gone: cannot connect to"),
@@ -162,7 +162,7 @@ mod tests {
         let (_listener, url) = deaf().await;
         let router = router(&url);
         let patience = Patience::default();
-        let fence = || patience.call(&router, || router.fence(Duration::from_millis(100)));
+        let fence = || patience.call(&router, || router.fence(None, Duration::from_millis(100)));
         let error = fence().await.unwrap_err();
         assert!(
             matches!(error, Unclimbed::Call(ClientError::TimedOut { .. })),

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use sglang_client::ClientError;
 
 use super::patience::{Patience, Unclimbed};
-use crate::router::{AbortAnswer, FenceAnswer, OutcomeFeed, RouterClient};
+use crate::router::{AbortAnswer, AgentAbort, FenceAnswer, OutcomeFeed, RouterClient};
 
 /// Sessions that are deleted at once at the most.
 const DELETES: usize = 64;
@@ -26,6 +26,8 @@ pub(super) struct Climber {
     pub(super) parameters: Map<String, Value>,
     /// Knows the router's process.
     pub(super) feed: OutcomeFeed,
+    /// Whether there are agents to tell.
+    pub(super) agents: bool,
     /// How long the agents' hook may take.
     pub(super) hook: Duration,
     /// How long agents may take to end by themselves.
@@ -50,7 +52,7 @@ impl Climber {
     async fn attempt(&self, rung: Rung, step: u32, within: Duration) -> RungReport {
         let report = match rung {
             Rung::Fence | Rung::Abort | Rung::SecondAbort | Rung::Prove => {
-                self.fence(rung, within).await
+                self.fence(rung, step, within).await
             }
             Rung::Hook => self.hook(step, within).await,
             Rung::Release => self.release(within).await,
@@ -73,8 +75,16 @@ impl Climber {
         })
     }
 
-    async fn fence(&self, rung: Rung, within: Duration) -> Result<RungReport, Unclimbed> {
-        let call = || self.router.fence(within);
+    /// The first fence tells the launchers of the abort as well: an agent that ends with its request must not be gone before its hook
+    /// has run.
+    async fn fence(
+        &self,
+        rung: Rung,
+        step: u32,
+        within: Duration,
+    ) -> Result<RungReport, Unclimbed> {
+        let agents = (self.agents && rung == Rung::Fence).then(|| self.agent_abort(step));
+        let call = || self.router.fence(agents.as_ref(), within);
         let answer = self.patience.call(&self.router, call).await?;
         let mut report = RungReport::new(rung, fence_outcome(&answer));
         report.fenced_sessions = answer.sessions;
@@ -89,12 +99,8 @@ impl Climber {
     }
 
     async fn hook(&self, step: u32, within: Duration) -> Result<RungReport, Unclimbed> {
-        let args = self.hook_args(step);
-        let call = || {
-            let reason = "the rollout is over";
-            self.router
-                .agent_abort(reason, &args, self.hook, self.drain, within)
-        };
+        let agents = self.agent_abort(step);
+        let call = || self.router.agent_abort(&agents, within);
         let answer = self.patience.call(&self.router, call).await?;
         let hook = hook_outcome(&answer);
         let outcome = match hook {
@@ -105,6 +111,15 @@ impl Climber {
         let mut report = RungReport::new(Rung::Hook, outcome);
         report.hook = Some(hook);
         Ok(report)
+    }
+
+    fn agent_abort(&self, step: u32) -> AgentAbort<'static> {
+        AgentAbort {
+            reason: "the rollout is over",
+            args: self.hook_args(step),
+            hook: self.hook,
+            drain: self.drain,
+        }
     }
 
     /// The `args` of the agents' hook: the job's parameters, and what tells its backend whose work to end. As in Miles, the plural of the

@@ -21,9 +21,10 @@ use crate::ending::{self, Report};
 use crate::engines::Engine;
 use crate::error::ApiError;
 use crate::flights::{FenceScope, Sent};
-use crate::jobs::{AbortOrder, HookResult};
+use crate::id::HexId;
+use crate::jobs::{AbortOrder, Held, HookResult, Job};
 use crate::router::Inner;
-use crate::session::{Outcome, Phase, Session};
+use crate::session::{Outcome, Phase};
 
 /// How long a launcher may take to report after the hook's time and the drain are over.
 const REPORT_GRACE: Duration = Duration::from_secs(2);
@@ -107,68 +108,120 @@ struct AgentAbortBody {
     args: Option<Box<RawValue>>,
 }
 
-/// Tells every launcher with a session of the scope to abort its agents, and waits for what their hooks did.
+/// What launchers are told of an abort.
+#[derive(Deserialize)]
+pub(super) struct Terms {
+    #[serde(default)]
+    reason: Option<String>,
+    #[serde(default)]
+    timeout_seconds: Option<f64>,
+    #[serde(default)]
+    drain_seconds: Option<f64>,
+    #[serde(default)]
+    args: Option<Box<RawValue>>,
+}
+
+impl Terms {
+    fn timeout(&self) -> Result<Duration, ApiError> {
+        seconds(self.timeout_seconds, 30.0)
+    }
+
+    pub(super) fn order(self) -> Result<Arc<AbortOrder>, ApiError> {
+        let timeout = self.timeout()?;
+        Ok(Arc::new(AbortOrder::new(
+            self.reason.unwrap_or_else(|| "aborted".to_owned()),
+            timeout.as_secs_f64(),
+            self.drain_seconds,
+            self.args,
+        )))
+    }
+}
+
+/// Tells every launcher with a session of the scope to abort its agents, unless a fence did, and waits for what their hooks did.
 pub(crate) async fn agent_abort(
     inner: &Arc<Inner>,
     body: &[u8],
 ) -> Result<Response<Body>, ApiError> {
     let body: AgentAbortBody = read(body)?;
-    let timeout = seconds(body.timeout_seconds, 30.0)?;
     let drain = seconds(body.drain_seconds, 0.0)?;
+    let name = job_or_default(inner, body.job)?;
+    let job = inner.jobs.of(&name);
     let scope = FenceScope::Job {
-        job: job_or_default(inner, body.job)?,
+        job: name,
         rollout_id: body.rollout_id,
         sessions: body.session_ids.map(|ids| session_ids(&ids)).transpose()?,
     };
-    let order = Arc::new(AbortOrder::new(
-        body.reason.unwrap_or_else(|| "aborted".to_owned()),
-        timeout.as_secs_f64(),
-        body.drain_seconds,
-        body.args,
-    ));
-    let (sessions, held) = announce(inner, &scope, &order);
+    let terms = Terms {
+        reason: body.reason,
+        timeout_seconds: body.timeout_seconds,
+        drain_seconds: body.drain_seconds,
+        args: body.args,
+    };
+    let timeout = terms.timeout()?;
+    let unclaimed = announce(inner, &job, &scope, terms.order()?);
+    let mut held = job.aborting.lock().clone();
+    held.retain(|held| scope.covers(&held.scope));
+    let sessions = unclaimed + held.len();
     let deadline = Instant::now() + timeout.max(drain) + REPORT_GRACE;
     let late = tokio::select! {
         in_time = tokio::time::timeout_at(deadline, all_ended(inner, &held)) => in_time.is_err(),
         () = inner.last_call.reports_due() => true,
     };
     if late {
-        for (session, _, _) in &held {
-            let error = "the launcher did not report after the abort".to_owned();
-            ending::end(inner, session, Report::plain(Outcome::Aborted, Some(error)));
+        for held in &held {
+            if let Ok(session) = inner.sessions.get(held.session) {
+                let error = "the launcher did not report after the abort".to_owned();
+                ending::end(
+                    inner,
+                    &session,
+                    Report::plain(Outcome::Aborted, Some(error)),
+                );
+            }
         }
     }
     json(&summary(sessions, &held, late))
 }
 
-type Held = (Arc<Session>, Holder, Arc<AbortOrder>);
-
-/// Gives the order to every session of the scope. One that nobody has claimed ends at once; one that has an order keeps it.
-fn announce(inner: &Arc<Inner>, scope: &FenceScope, order: &Arc<AbortOrder>) -> (usize, Vec<Held>) {
-    let mut sessions = 0;
-    let mut held = Vec::new();
+/// Gives the order to every session of the scope that has none. One that nobody has claimed ends at once; those are counted. A job has one
+/// order until its admission is opened again: the hook runs once per process, however often it is asked for.
+pub(super) fn announce(
+    inner: &Arc<Inner>,
+    job: &Job,
+    scope: &FenceScope,
+    order: Arc<AbortOrder>,
+) -> usize {
+    let mut aborting = job.aborting.lock();
+    let earlier = aborting.iter().find(|held| scope.covers(&held.scope));
+    let order = earlier.map_or(order, |held| Arc::clone(&held.order));
+    let mut unclaimed = Vec::new();
     for session in inner.sessions.all() {
         if !scope.covers(&session.scope()) {
             continue;
         }
         let mut state = session.state.lock();
-        match state.phase.clone() {
-            Phase::Assigned(assignment) => {
-                let order = state.abort.get_or_insert_with(|| Arc::clone(order));
-                let order = Arc::clone(order);
-                drop(state);
+        match &state.phase {
+            Phase::Assigned(assignment) if state.abort.is_none() => {
+                aborting.push(Held {
+                    session: session.id,
+                    scope: session.scope(),
+                    holder: assignment.holder.clone(),
+                    order: Arc::clone(&order),
+                });
+                state.abort = Some(Arc::clone(&order));
                 session.changed.notify_waiters();
-                held.push((session, assignment.holder, order));
             }
             Phase::Queued => {
                 drop(state);
-                ending::end(inner, &session, Report::plain(Outcome::Aborted, None));
+                unclaimed.push(session);
             }
-            Phase::Open | Phase::Ended(_) => continue,
+            Phase::Assigned(_) | Phase::Open | Phase::Ended(_) => {}
         }
-        sessions += 1;
     }
-    (sessions, held)
+    drop(aborting);
+    for session in &unclaimed {
+        ending::end(inner, session, Report::plain(Outcome::Aborted, None));
+    }
+    unclaimed.len()
 }
 
 async fn all_ended(inner: &Inner, held: &[Held]) {
@@ -176,9 +229,7 @@ async fn all_ended(inner: &Inner, held: &[Held]) {
         let ended = inner.sessions.ended.notified();
         tokio::pin!(ended);
         ended.as_mut().enable();
-        let open = held
-            .iter()
-            .any(|(session, _, _)| is_assigned(inner, session));
+        let open = held.iter().any(|held| is_assigned(inner, held.session));
         if !open {
             return;
         }
@@ -186,16 +237,16 @@ async fn all_ended(inner: &Inner, held: &[Held]) {
     }
 }
 
-fn is_assigned(inner: &Inner, session: &Session) -> bool {
-    inner.sessions.get(session.id).is_ok()
-        && matches!(session.state.lock().phase, Phase::Assigned(_))
+fn is_assigned(inner: &Inner, session: HexId) -> bool {
+    let session = inner.sessions.get(session);
+    session.is_ok_and(|session| matches!(session.state.lock().phase, Phase::Assigned(_)))
 }
 
 /// Counts hooks per process: whatever the number of its sessions, its hook ran once.
 fn summary(sessions: usize, held: &[Held], late: bool) -> Value {
     let mut launchers: HashMap<&Holder, Option<HookResult>> = HashMap::new();
     let mut errors: Vec<String> = Vec::new();
-    for (_, holder, order) in held {
+    for Held { holder, order, .. } in held {
         if let Some(Some(_)) = launchers.get(holder) {
             continue;
         }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::abort::{Terms, announce};
 use super::{json, read};
 use crate::abort::EngineReport;
 use crate::body::Body;
@@ -29,6 +30,8 @@ struct FenceBody {
     session_ids: Option<Vec<String>>,
     #[serde(default)]
     deadline_seconds: Option<f64>,
+    #[serde(default)]
+    agent_abort: Option<Terms>,
 }
 
 #[derive(Serialize)]
@@ -44,14 +47,21 @@ struct FenceReport {
 pub(crate) async fn fence(inner: &Arc<Inner>, body: &[u8]) -> Result<Response<Body>, ApiError> {
     let body: FenceBody = read(body)?;
     let deadline = seconds(body.deadline_seconds, 5.0)?;
+    let name = job_or_default(inner, body.job)?;
+    let job = inner.jobs.of(&name);
+    let order = body.agent_abort.map(Terms::order).transpose()?;
     let scope = FenceScope::Job {
-        job: job_or_default(inner, body.job)?,
+        job: name,
         rollout_id: body.rollout_id,
         sessions: body.session_ids.map(|ids| session_ids(&ids)).transpose()?,
     };
     let started = Instant::now();
     let sessions = open_sessions(inner, &scope);
-    let (requests, sent) = inner.flights.fence(scope);
+    let (requests, sent) = inner.flights.fence(scope.clone());
+    // Before the first request is aborted: an agent that ends with it must find the order when its launcher reports.
+    if let Some(order) = order {
+        announce(inner, &job, &scope, order);
+    }
     for (_, job) in inner.jobs.all() {
         job.work.notify_waiters();
     }
@@ -84,6 +94,7 @@ pub(crate) fn unfence(inner: &Inner, body: &[u8]) -> Result<Response<Body>, ApiE
     let job = job_or_default(inner, body.job)?;
     let opened = inner.flights.unfence(&job);
     let job = inner.jobs.of(&job);
+    job.aborting.lock().clear();
     // Sessions that waited behind the fence can be claimed.
     job.work.notify_waiters();
     json(&json!({"opened": opened}))

@@ -145,6 +145,9 @@ struct ResultBody {
     agent_seconds: Option<f64>,
     #[serde(default)]
     hook: Option<HookReport>,
+    /// The launcher can still run the hook of this session's process.
+    #[serde(default)]
+    runs_hooks: bool,
 }
 
 pub(crate) fn result(
@@ -160,8 +163,17 @@ pub(crate) fn result(
         if matches!(state.phase, Phase::Open | Phase::Queued) {
             return Err(ApiError::Forbidden(format!("session {id} is not claimed")));
         }
-        if let (Some(order), Some(hook)) = (&state.abort, body.hook) {
-            order.report(caller, hook);
+        match (&state.abort, body.hook) {
+            (Some(order), Some(hook)) => order.report(caller, hook),
+            // The agent ended before its launcher had heard of the abort.
+            (Some(order), None)
+                if body.runs_hooks
+                    && matches!(state.phase, Phase::Assigned(_))
+                    && order.report_of(&caller).is_none() =>
+            {
+                return json(&json!({"accepted": false, "abort": event(order)}));
+            }
+            _ => {}
         }
     }
     let accepted = ending::end(

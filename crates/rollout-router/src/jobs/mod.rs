@@ -5,7 +5,7 @@ mod order;
 mod slots;
 
 pub(crate) use feed::{OutcomeRecord, Outcomes};
-pub(crate) use order::{AbortOrder, HookReport, HookResult};
+pub(crate) use order::{AbortOrder, Held, HookReport, HookResult};
 pub use slots::Stale;
 
 use std::collections::{HashMap, VecDeque};
@@ -29,6 +29,8 @@ pub(crate) struct Job {
     slots: Mutex<Slots>,
     pub(crate) outcomes: Mutex<Outcomes>,
     idle_claims: AtomicUsize,
+    /// Sessions whose launchers have been told to abort since admission was closed.
+    pub(crate) aborting: Mutex<Vec<Held>>,
     /// There is a session to claim, or a fence closed or opened.
     pub(crate) work: Notify,
     /// There is an outcome to read.

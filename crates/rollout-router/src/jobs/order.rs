@@ -1,12 +1,14 @@
 //! The order to abort agents, and what their hooks reported.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::auth::Holder;
+use crate::flights::Scope;
 use crate::id::HexId;
 
 /// One abort of one job: every launcher gets it once for each of its sessions, with the same id.
@@ -19,6 +21,15 @@ pub(crate) struct AbortOrder {
     pub(crate) args: Option<Box<RawValue>>,
     reports: Mutex<HashMap<Holder, HookReport>>,
     delivered: Mutex<HashSet<HexId>>,
+}
+
+/// A session whose launcher has an order: the pod that held it then, whatever became of the session since.
+#[derive(Debug, Clone)]
+pub(crate) struct Held {
+    pub(crate) session: HexId,
+    pub(crate) scope: Scope,
+    pub(crate) holder: Holder,
+    pub(crate) order: Arc<AbortOrder>,
 }
 
 /// How a hook ended.

@@ -106,7 +106,59 @@ async fn every_launcher_is_told_and_hooks_are_counted_per_process() {
         "queued"
     );
     let again = control.post("/agent-abort", order()).await.ok();
-    assert_eq!(again["sessions"], 0);
+    assert_eq!(again["sessions"], 4, "the same account of the same abort");
+    assert_eq!(again["hooks"], report["hooks"]);
+}
+
+#[tokio::test]
+async fn an_agent_that_ends_with_its_request_is_told_by_the_answer_to_its_result() {
+    let bed = Bed::start().await;
+    let quick = pod(&bed, "0", 1).await;
+    let sibling = pod(&bed, "0", 2).await;
+    let old = pod(&bed, "1", 3).await;
+    let control = bed.control();
+    let terms = json!({"reason": "target reached", "timeout_seconds": 20, "drain_seconds": 5, "args": {"rollout_id": 1}});
+    let fence = json!({"job": JOB, "rollout_id": 1, "agent_abort": terms});
+    control.post("/fence", fence.clone()).await.ok();
+    let path = |pod: &Pod| format!("/agent/sessions/{}/result", pod.session);
+    let ended = json!({"outcome": "completed", "runs_hooks": true});
+    let answer = quick.client.post(&path(&quick), ended.clone()).await.ok();
+    assert_eq!(answer["accepted"], false);
+    assert_eq!(answer["abort"]["args"]["rollout_id"], 1);
+    let id = &answer["abort"]["abort_id"];
+    let beat = format!("/agent/sessions/{}/heartbeat", quick.session);
+    let state = quick.client.post(&beat, json!({})).await.ok();
+    assert_eq!(state["state"], "aborting", "it has not ended yet");
+    let with_hook =
+        json!({"outcome": "completed", "hook": {"abort_id": id, "result": "succeeded"}});
+    let answer = quick.client.post(&path(&quick), with_hook).await.ok();
+    assert_eq!(answer, json!({"accepted": true}));
+    // The hook of its process is known; a launcher that runs none after the end says nothing of it.
+    let answer = sibling.client.post(&path(&sibling), ended).await.ok();
+    assert_eq!(answer, json!({"accepted": true}));
+    let answer = old
+        .client
+        .post(&path(&old), json!({"outcome": "completed"}))
+        .await
+        .ok();
+    assert_eq!(answer, json!({"accepted": true}));
+    let report = control.post("/agent-abort", order()).await.ok();
+    assert_eq!(
+        (&report["launchers"], &report["sessions"]),
+        (&json!(2), &json!(3))
+    );
+    assert_eq!(
+        report["hooks"],
+        json!({"succeeded": 1, "none": 1, "failed": 0, "timed_out": 0})
+    );
+    // Opened and closed again: another abort.
+    control
+        .send("DELETE", "/fence", json!({"job": JOB}).to_string())
+        .await;
+    let next = pod(&bed, "2", 4).await;
+    control.post("/fence", fence).await.ok();
+    let event = next.event().await;
+    assert_ne!(&event["abort_id"], id);
 }
 
 #[tokio::test(start_paused = true)]
