@@ -73,7 +73,12 @@ impl Engines {
     /// The healthy engine with the least outstanding work, of equals the one with the fewest sessions, of those in turn; none of
     /// `tried`, and none that drains. When all seem to be broken, one of them is tried all the same: it is the request that finds out.
     pub(crate) fn pick(&self, tried: &[Arc<Engine>]) -> Option<Arc<Engine>> {
-        let list = self.all();
+        // A list that is being replaced may look as if all of it drained. While it is locked, nothing changes.
+        self.pick_of(&self.all(), tried)
+            .or_else(|| self.pick_of(&self.list.read(), tried))
+    }
+
+    fn pick_of(&self, list: &[Arc<Engine>], tried: &[Arc<Engine>]) -> Option<Arc<Engine>> {
         let count = list.len();
         let first = self.turn.fetch_add(1, Ordering::Relaxed);
         (0..count)
