@@ -109,11 +109,14 @@ fn show_step(
         (None, true) => return Ok(()),
     };
     let path = args.directory.join(&file.file);
+    let expected = file.rows;
     let Some(file) = file.open(&args.directory)? else {
         bail!("{} is missing, but the manifest names it", path.display());
     };
+    let mut rows = 0;
     for (line, row) in (1_u64..).zip(BufReader::new(file).lines()) {
         let row = row.with_context(|| format!("cannot read {}:{line}", path.display()))?;
+        rows = line;
         let sample: Sample = serde_json::from_str(&row)
             .with_context(|| format!("{}:{line} is no sample", path.display()))?;
         let wanted = |filter: Option<i64>, value: Option<i64>| filter.is_none() || filter == value;
@@ -133,6 +136,12 @@ fn show_step(
             )?,
         }
         shown.printed += 1;
+    }
+    if rows != expected {
+        bail!(
+            "{} has {rows} rows, the manifest says {expected}: `samples verify` tells what else is wrong",
+            path.display()
+        );
     }
     Ok(())
 }

@@ -72,11 +72,18 @@ impl Sums {
             .or_default() += 1;
         let trained = sample.trained_tokens() as u64;
         self.tokens.total = self.tokens.total.saturating_add(sample.tokens.len() as u64);
-        self.tokens.response = self.tokens.response.saturating_add(sample.response_length as u64);
+        self.tokens.response = self
+            .tokens
+            .response
+            .saturating_add(sample.response_length as u64);
         self.tokens.trained = self.tokens.trained.saturating_add(trained);
         self.lengths.push(trained);
-        self.cached_tokens = self.cached_tokens.saturating_add(sample.prefix_cache_info.cached_tokens);
-        self.prompt_tokens = self.prompt_tokens.saturating_add(sample.prefix_cache_info.total_prompt_tokens);
+        self.cached_tokens = self
+            .cached_tokens
+            .saturating_add(sample.prefix_cache_info.cached_tokens);
+        self.prompt_tokens = self
+            .prompt_tokens
+            .saturating_add(sample.prefix_cache_info.total_prompt_tokens);
         self.add_versions(&sample.weight_versions);
         self.add_speculation(sample);
         self.add_reward(sample);

@@ -1,5 +1,7 @@
 //! The manifest's entry of a step against what its files really hold. Pure.
 
+use std::collections::BTreeMap;
+
 use rollout_engine::{Reason, Tally};
 use serde_json::Value;
 
@@ -199,7 +201,7 @@ fn ended(ledger: &Tally) -> u128 {
         &ledger.failed,
         &ledger.lost,
     ];
-    let others = by_reason.into_iter().flat_map(|ends| ends.values());
+    let others = by_reason.into_iter().flat_map(BTreeMap::values);
     u128::from(ledger.kept) + others.map(|count| u128::from(*count)).sum::<u128>()
 }
 
