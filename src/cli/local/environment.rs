@@ -80,7 +80,7 @@ impl Environment {
             } else if let Some((name, after)) = name {
                 match self.0.get(name) {
                     Some(value) => expanded.push_str(value),
-                    None => expanded.push_str(&format!("$({name})")),
+                    None => expanded.extend(["$(", name, ")"]),
                 }
                 after
             } else {
