@@ -92,7 +92,10 @@ fn value_sets() -> BTreeSet<String> {
     let helpers = text("_helpers.tpl");
     for entry in std::fs::read_dir(&folder).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        if !name.ends_with(".yaml") {
+        if std::path::Path::new(&name)
+            .extension()
+            .is_none_or(|extension| extension != "yaml")
+        {
             continue;
         }
         let template = helpers.clone() + &text(&name);

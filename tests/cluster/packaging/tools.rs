@@ -12,7 +12,7 @@ use tokio::process::Command;
 use tokio::time::Instant;
 
 /// Longest run of one command; waits within commands are shorter.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 pub(super) const NAMESPACE: &str = "rollout-system";
 pub(super) const RELEASE: &str = "rollout-operator";
@@ -146,7 +146,7 @@ pub(super) async fn helm_install(values: &[&str]) {
 
 /// Until a command succeeds.
 pub(super) async fn eventually(arguments: &[&str]) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     while !kubectl_can(arguments).await {
         assert!(
             Instant::now() < deadline,
