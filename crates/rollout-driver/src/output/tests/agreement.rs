@@ -149,18 +149,18 @@ fn what_ids_and_text_say_is_compared_where_the_tokenizer_is_at_hand() {
         said(&rewritten(Some("builtin"), other_token)),
         said(&rewritten(Some("builtin"), huge)),
         said(&rewritten(Some("builtin"), |sample| {
-            sample.response.push_str("<|im_end|>")
+            sample.response.push_str("<|im_end|>");
         })),
         said(&rewritten(Some("builtin"), |sample| {
-            sample.response.push('!')
+            sample.response.push('!');
         })),
         said(&rewritten(None, hello)),
         said(&rewritten(None, huge)),
         said(&rewritten(Some("directory qwen"), |sample| {
-            sample.tokens[0] = 1 << 24
+            sample.tokens[0] = 1 << 24;
         })),
         said(&rewritten(Some("directory qwen"), |sample| {
-            sample.tokens[0] = (1 << 24) + 1
+            sample.tokens[0] = (1 << 24) + 1;
         })),
     ];
     insta::assert_snapshot!(found.join("\n"), @r#"
