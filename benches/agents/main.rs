@@ -160,7 +160,9 @@ async fn measure(sessions: usize, rounds: usize) {
         let overheads = std::mem::take(&mut *shared.overheads.lock());
         shared.answered.lock().clear();
         if round > 0 {
-            overheads.into_iter().for_each(|value| all.add(value));
+            for value in overheads {
+                all.add(value);
+            }
         }
     }
     let [p50, p90, p99, max] = [50, 90, 99, 100].map(|percent| all.percentile(percent));

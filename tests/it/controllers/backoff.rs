@@ -12,13 +12,13 @@ fn waits_grow_to_a_limit_and_are_forgotten_after_a_success() {
     let mut before = Duration::ZERO;
     for turn in 0..40 {
         let wait = backoff.failed("a", 1, Class::Transient, now).unwrap();
-        assert!(wait <= Duration::from_secs(360), "{wait:?}");
+        assert!(wait <= Duration::from_mins(6), "{wait:?}");
         if turn < 8 {
             assert!(wait > before.mul_f64(1.3), "{wait:?} after {before:?}");
         }
         before = wait;
     }
-    assert!(before >= Duration::from_secs(240), "{before:?}");
+    assert!(before >= Duration::from_mins(4), "{before:?}");
     assert_eq!(backoff.failing(), 1);
     backoff.forget("a");
     assert_eq!(backoff.failing(), 0);

@@ -38,7 +38,7 @@ fn a_value_that_the_server_writes_in_its_own_way_is_sent_once() {
         "{first:?}"
     );
     let last = applied(&desired, &answer, now);
-    let later = now + Duration::from_secs(3600);
+    let later = now + Duration::from_hours(1);
     for live in [&answer, &there(&json!("one"), 9)] {
         assert_eq!(
             decide(&desired, Some(live), Some(&last), MANAGER, later),

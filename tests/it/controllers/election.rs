@@ -204,15 +204,14 @@ proptest! {
             }
             let candidate = &mut candidates[number];
             let seen = candidate.seen.as_mut().unwrap();
-            let (basis, started) = match candidate.decided.take() {
-                Some(decided) => decided,
-                None => {
-                    seen.update(server.clone(), now);
-                    match evaluate(seen, &me, now, &timing) {
-                        Step::Wait(_) => continue,
-                        Step::Create => (None, now),
-                        Step::Take | Step::Renew => (server.clone(), now),
-                    }
+            let (basis, started) = if let Some(decided) = candidate.decided.take() {
+                decided
+            } else {
+                seen.update(server.clone(), now);
+                match evaluate(seen, &me, now, &timing) {
+                    Step::Wait(_) => continue,
+                    Step::Create => (None, now),
+                    Step::Take | Step::Renew => (server.clone(), now),
                 }
             };
             if matches!(act, Act::Stall(_)) {

@@ -16,14 +16,14 @@ fn two() -> SGLangPoolSpec {
     spec(json!({"replicas": 2, "engine": {"simulator": {}}}))
 }
 
-fn workload(replicas: i32, ready: i32, updated: i32) -> Option<Workload> {
-    Some(Workload {
+fn workload(replicas: i32, ready: i32, updated: i32) -> Workload {
+    Workload {
         is_current: true,
         replicas,
         ready,
         updated,
         failure: None,
-    })
+    }
 }
 
 fn engine(name: &str, revision: &str) -> EnginePod {
@@ -67,7 +67,7 @@ fn shown(status: &SGLangPoolStatus) -> Vec<String> {
 #[test]
 fn a_pool_is_ready_when_every_engine_is_of_the_current_spec_and_ready() {
     let full = Observed {
-        engines: workload(2, 2, 2),
+        engines: Some(workload(2, 2, 2)),
         pods: vec![engine("b", "new"), engine("a", "new")],
         bound_jobs: 3,
         ..Observed::default()
@@ -96,7 +96,7 @@ fn a_pool_is_ready_when_every_engine_is_of_the_current_spec_and_ready() {
     assert_eq!(names, ["a", "b"]);
     for (replicas, ready, updated) in [(2, 1, 2), (3, 2, 2), (2, 2, 1), (1, 1, 1), (0, 0, 0)] {
         let observed = Observed {
-            engines: workload(replicas, ready, updated),
+            engines: Some(workload(replicas, ready, updated)),
             ..Observed::default()
         };
         let status = made(&two(), &applied(), &observed);
@@ -115,7 +115,7 @@ fn a_pool_is_ready_when_every_engine_is_of_the_current_spec_and_ready() {
 #[test]
 fn a_rolling_update_names_the_revision_that_still_runs() {
     let observed = Observed {
-        engines: workload(3, 2, 1),
+        engines: Some(workload(3, 2, 1)),
         pods: vec![engine("a", "old"), engine("b", "new")],
         ..Observed::default()
     };
@@ -134,12 +134,12 @@ fn what_a_person_must_do_is_told_and_not_together_with_progress() {
     stuck.ready = false;
     stuck.trouble = Some(trouble(reasons::IMAGE_PULL_FAILED, "no such image"));
     let pull = Observed {
-        engines: workload(2, 1, 2),
+        engines: Some(workload(2, 1, 2)),
         pods: vec![stuck.clone(), engine("b", "new")],
         ..Observed::default()
     };
     let mut refused = Observed {
-        engines: workload(0, 0, 0),
+        engines: Some(workload(0, 0, 0)),
         ..Observed::default()
     };
     refused.engines.as_mut().unwrap().failure =
@@ -166,7 +166,7 @@ fn what_a_person_must_do_is_told_and_not_together_with_progress() {
     }
     // One that is left from before, while all that are wanted are there.
     let over = Observed {
-        engines: workload(2, 2, 2),
+        engines: Some(workload(2, 2, 2)),
         pods: vec![stuck, engine("b", "new"), engine("c", "new")],
         ..Observed::default()
     };
@@ -177,7 +177,7 @@ fn what_a_person_must_do_is_told_and_not_together_with_progress() {
 fn a_suspended_pool_is_suspended_once_its_last_engine_is_gone() {
     let suspended = spec(json!({"suspend": true, "replicas": 2, "engine": {"simulator": {}}}));
     let leaving = Observed {
-        engines: workload(0, 0, 0),
+        engines: Some(workload(0, 0, 0)),
         pods: vec![engine("a", "new")],
         ..Observed::default()
     };
@@ -188,7 +188,7 @@ fn a_suspended_pool_is_suspended_once_its_last_engine_is_gone() {
             .any(|line| line.starts_with("Suspended=True"))
     );
     let gone = Observed {
-        engines: workload(0, 0, 0),
+        engines: Some(workload(0, 0, 0)),
         ..Observed::default()
     };
     let lines = shown(&made(&suspended, &applied(), &gone));
@@ -207,7 +207,7 @@ fn a_router_that_is_asked_for_counts() {
     let with_router =
         spec(json!({"replicas": 1, "engine": {"simulator": {}}, "router": {"replicas": 1}}));
     let mut observed = Observed {
-        engines: workload(1, 1, 1),
+        engines: Some(workload(1, 1, 1)),
         ..Observed::default()
     };
     let lines = shown(&made(&with_router, &applied(), &observed));
@@ -219,7 +219,7 @@ fn a_router_that_is_asked_for_counts() {
         lines.contains(&"Ready=False/Starting".to_owned()),
         "{lines:?}"
     );
-    observed.router = workload(1, 1, 1);
+    observed.router = Some(workload(1, 1, 1));
     let lines = shown(&made(&with_router, &applied(), &observed));
     assert!(
         lines.contains(&"RouterReady=True/AsExpected".to_owned()),
@@ -240,7 +240,7 @@ fn a_status_is_bounded_and_the_same_for_the_same_world() {
     shuffled.reverse();
     let of = |pods: Vec<EnginePod>| {
         let observed = Observed {
-            engines: workload(2, 2, 2),
+            engines: Some(workload(2, 2, 2)),
             pods,
             ..Observed::default()
         };
@@ -251,7 +251,7 @@ fn a_status_is_bounded_and_the_same_for_the_same_world() {
     assert_eq!(status, of(shuffled));
     // A second look at the same world changes nothing, the clock included.
     let observed = Observed {
-        engines: workload(2, 2, 2),
+        engines: Some(workload(2, 2, 2)),
         ..Observed::default()
     };
     let first = made(&two(), &applied(), &observed);
