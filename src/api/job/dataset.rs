@@ -55,7 +55,7 @@ pub struct Dataset {
     /// Keys of images, videos and sounds in a row; none: prompts are texts only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multimodal_keys: Option<MultimodalKeys>,
-    /// Rows that are used, as in "[0:1000]", in quotes: from row 0 up to 1000, that one not included; either side may be empty. None: all.
+    /// Rows that are used, as in `"[0:1000]"`, in quotes: from row 0 up to 1000, that one not included; either side may be empty. None: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub slice: Option<String>,

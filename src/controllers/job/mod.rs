@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The status comes first: an attempt's number is in it before the attempt's Pod is made, and the end before the driver's last word is let
-//! go. Pods are created, never applied: an apply onto a Pod that ended would be answered as if it ran. [`drivers`] asks drivers beside the
+//! go. Pods are created, never applied: an apply onto a Pod that ended would be answered as if it ran. `drivers` asks drivers beside the
 //! reconciles, so that a driver that hangs holds up nothing.
 
 mod acts;
