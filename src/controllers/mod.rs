@@ -15,8 +15,10 @@ mod error;
 pub mod job;
 mod jobs;
 pub mod manager;
+mod part;
 pub mod pool;
 mod pools;
 pub mod runtime;
+mod trouble;
 
 pub use error::{Class, Error};

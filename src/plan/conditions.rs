@@ -93,7 +93,7 @@ pub fn merge(
 }
 
 /// The API keeps whole seconds: a finer time would differ from itself once it was stored.
-fn whole_seconds(now: Timestamp) -> Timestamp {
+pub(super) fn whole_seconds(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 

@@ -1,11 +1,11 @@
 //! What there is of a pool, from caches: nothing here asks the API server.
 
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
-use crate::api::conditions::reasons;
 use crate::api::meta::annotations;
-use crate::plan::pool::{EnginePod, Trouble, Workload};
+use crate::controllers::trouble::trouble;
+use crate::plan::pool::{EnginePod, Workload};
 use crate::resources::pool::ENGINE_PORT;
 
 /// What a Deployment says.
@@ -48,7 +48,7 @@ pub(super) fn engine_pod(pod: &Pod) -> Option<EnginePod> {
         url: address.map(|address| format!("http://{}:{ENGINE_PORT}", host(address))),
         ready: !leaving && is_true("Ready"),
         revision: annotations.and_then(|all| all.get(annotations::REVISION).cloned()),
-        trouble: if leaving { None } else { trouble(pod) },
+        trouble: trouble(pod),
     })
 }
 
@@ -58,44 +58,4 @@ fn host(address: &str) -> String {
     } else {
         address.to_owned()
     }
-}
-
-/// Why a Pod does not start, when waiting does not help.
-fn trouble(pod: &Pod) -> Option<Trouble> {
-    let status = pod.status.as_ref()?;
-    let conditions = status.conditions.iter().flatten();
-    let unscheduled = conditions
-        .filter(|condition| condition.type_ == "PodScheduled" && condition.status == "False")
-        .find(|condition| condition.reason.as_deref() == Some("Unschedulable"));
-    if let Some(condition) = unscheduled {
-        return Some(Trouble {
-            reason: reasons::UNSCHEDULABLE,
-            message: condition.message.clone().unwrap_or_default(),
-        });
-    }
-    let containers = status.init_container_statuses.iter().flatten();
-    containers
-        .chain(status.container_statuses.iter().flatten())
-        .find_map(waiting)
-}
-
-fn waiting(container: &ContainerStatus) -> Option<Trouble> {
-    let waiting = container.state.as_ref()?.waiting.as_ref()?;
-    let reason = match waiting.reason.as_deref()? {
-        "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
-            reasons::IMAGE_PULL_FAILED
-        }
-        "CreateContainerConfigError" => reasons::REFERENCE_NOT_FOUND,
-        _ => return None,
-    };
-    // The kubelet goes back and forth between two words of one failure, each with a text that changes; the image does not.
-    let message = if reason == reasons::IMAGE_PULL_FAILED {
-        format!(
-            "the image {} of the container {} cannot be pulled",
-            container.image, container.name
-        )
-    } else {
-        waiting.message.clone().unwrap_or_default()
-    };
-    Some(Trouble { reason, message })
 }

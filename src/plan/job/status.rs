@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use k8s_openapi::jiff::Timestamp;
 
 use super::Input;
 use super::course::{CRASHED, Course, End, LOST, Stop};
@@ -11,7 +10,7 @@ use super::observed::{AgentLife, DriverLife, PoolView};
 use super::report::{Doing, Facts, MOST_FAILURES, Outcome};
 use crate::api::conditions::{reasons, types};
 use crate::api::job::{Failure, HookResult, JobDisplay, Phase, RolloutJobStatus};
-use crate::plan::conditions::{self, Claim};
+use crate::plan::conditions::{self, Claim, whole_seconds};
 use crate::plan::pool::Trouble;
 
 /// Between two writes of progress alone.
@@ -466,9 +465,4 @@ fn said(outcome: &Outcome) -> (&'static str, String) {
             format!("{}: {}", outcome.reason, outcome.message),
         ),
     }
-}
-
-/// The API keeps whole seconds.
-fn whole_seconds(now: Timestamp) -> Timestamp {
-    Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
