@@ -12,6 +12,7 @@ use sglang_client::{Backoff, Client, ClientError, ClientOptions, Fault, Generate
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 fn request() -> GenerateRequest {
     GenerateRequest {
@@ -129,7 +130,8 @@ async fn a_connection_that_breaks_in_the_body_is_not_tried_again() {
     assert_eq!(accepted.load(Ordering::Relaxed), 1);
 }
 
-#[tokio::test]
+/// The clock stands still until the server is there: pauses between tries take no time, and nothing else is waited for.
+#[tokio::test(start_paused = true)]
 async fn a_server_that_comes_back_is_reached_by_a_later_try() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = free.local_addr().unwrap();
@@ -139,6 +141,7 @@ async fn a_server_that_comes_back_is_reached_by_a_later_try() {
     let comes_back = async {
         tokio::time::sleep(Duration::from_millis(200)).await;
         let listener = TcpListener::bind(address).await.unwrap();
+        tokio::time::resume();
         let app = Router::new().route(
             "/v1/loads",
             get(|| async {
@@ -154,24 +157,29 @@ async fn a_server_that_comes_back_is_reached_by_a_later_try() {
     assert_eq!(loads.unwrap().requests(), 7);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn nobody_there_is_an_error_after_a_bounded_time() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", free.local_addr().unwrap());
     drop(free);
+    let backoff = Backoff::default();
+    let bound = backoff.give_up_after;
     let options = ClientOptions {
-        backoff: Backoff {
-            give_up_after: Duration::from_millis(200),
-            ..Backoff::default()
-        },
+        backoff,
         ..ClientOptions::default()
     };
     let client = Client::new(&base, options).unwrap();
-    let error = client.generate(&request(), SOON, &[]).await.unwrap_err();
+    let began = Instant::now();
+    let error = client
+        .generate(&request(), 10 * bound, &[])
+        .await
+        .unwrap_err();
     assert!(error.is_unsent(), "{error:?}");
+    let waited = began.elapsed();
+    assert!(waited > bound / 2 && waited <= bound, "{waited:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_silent_server_ends_at_the_deadline() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
