@@ -60,3 +60,69 @@ fn sample_std(values: &[f64]) -> f64 {
     let squares: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
     (squares / (n - 1.0)).sqrt()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(rewards: &[f64]) -> Vec<Scored> {
+        let scored = |reward: &f64| Scored {
+            reward: Some(*reward),
+            aborted: false,
+        };
+        rewards.iter().map(scored).collect()
+    }
+
+    fn dropped(group: &[Scored]) -> String {
+        match nonzero_reward_std(group) {
+            Verdict::Drop { reason } => reason,
+            other => panic!("not dropped: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn rewards_that_differ_are_kept_from_one_in_a_hundred_millions_on() {
+        // Of two rewards that are d apart the sample standard deviation is d / sqrt(2), the one of the population d / 2.
+        for rewards in [&[0.0, 1.0][..], &[0.0, 0.0, 0.0, 1.0], &[0.0, 1.5e-8]] {
+            assert_eq!(nonzero_reward_std(&group(rewards)), Verdict::Keep);
+        }
+        assert_eq!(dropped(&group(&[0.0, 1.3e-8])), "zero_std_0.0");
+    }
+
+    #[test]
+    fn rewards_that_are_all_alike_are_dropped_with_what_they_are() {
+        assert_eq!(dropped(&group(&[1.0, 1.0])), "zero_std_1.0");
+        assert_eq!(dropped(&group(&[-0.25; 8])), "zero_std_-0.2");
+        assert_eq!(dropped(&group(&[1.0])), "zero_std_1.0", "one alone");
+        assert_eq!(dropped(&[]), "zero_std_0.0");
+    }
+
+    #[test]
+    fn what_has_no_reward_drops_its_group() {
+        let with = |last: Scored| [group(&[0.0, 1.0]), vec![last]].concat();
+        let unscored = |aborted| Scored {
+            reward: None,
+            aborted,
+        };
+        assert_eq!(dropped(&with(unscored(false))), "missing_reward");
+        assert_eq!(dropped(&with(unscored(true))), "group_has_aborted");
+        for reward in [f64::NAN, f64::INFINITY] {
+            let last = Scored {
+                reward: Some(reward),
+                aborted: false,
+            };
+            assert_eq!(dropped(&with(last)), "reward_not_finite");
+        }
+        let rewarded = Scored {
+            reward: Some(0.5),
+            aborted: true,
+        };
+        assert_eq!(nonzero_reward_std(&with(rewarded)), Verdict::Keep);
+        assert_eq!(
+            no_aborted(&with(rewarded)),
+            Verdict::Drop {
+                reason: "group_has_aborted".into()
+            }
+        );
+    }
+}

@@ -20,6 +20,34 @@ fn agentic(steps: u32) -> EngineConfig {
     config
 }
 
+/// A job that has what it needs, at the foot of its ladder; what else it began is in flight.
+fn at_the_foot(config: EngineConfig) -> Rig {
+    let mut rig = Rig::start(config);
+    rig.load_all();
+    rig.keep_group(TakeId(0));
+    rig
+}
+
+fn done(rig: &mut Rig, rungs: &[Rung]) {
+    for rung in rungs {
+        rig.answer_rung(*rung, RungOutcome::Done);
+    }
+}
+
+/// What the agents' hook came to.
+fn hook_ended(rig: &mut Rig, hook: HookOutcome) {
+    let mut report = RungReport::new(Rung::Hook, RungOutcome::Done);
+    report.hook = Some(hook);
+    rig.send(Event::RungEnded {
+        rung: Rung::Hook,
+        report,
+    });
+}
+
+fn summary(rig: &Rig) -> TeardownSummary {
+    TeardownSummary::of(&rig.engine.book().rungs)
+}
+
 fn climbed(rig: &mut Rig) -> Vec<Rung> {
     let mut rungs = Vec::new();
     while let Some(Command::Climb { rung, .. }) =
@@ -32,9 +60,7 @@ fn climbed(rig: &mut Rig) -> Vec<Rung> {
 
 #[test]
 fn the_rungs_come_in_order_and_drain_ends_when_nothing_is_in_flight() {
-    let mut rig = Rig::start(agentic(1));
-    rig.load_all();
-    rig.keep_group(TakeId(0));
+    let mut rig = at_the_foot(agentic(1));
     let mut order = climbed(&mut rig);
     for rung in [Rung::Fence, Rung::Abort, Rung::Hook] {
         rig.answer_rung(rung, RungOutcome::Done);
@@ -49,17 +75,14 @@ fn the_rungs_come_in_order_and_drain_ends_when_nothing_is_in_flight() {
         [Rung::Collect, Rung::Release],
         "no straggler, so no second abort"
     );
-    rig.answer_rung(Rung::Release, RungOutcome::Done);
-    rig.answer_rung(Rung::Prove, RungOutcome::Done);
+    done(&mut rig, &[Rung::Release, Rung::Prove]);
     rig.write_step();
     assert_eq!(rig.result.expect("decided").reason, Reason::TargetReached);
 }
 
 #[test]
 fn a_failing_rung_never_skips_the_next() {
-    let mut rig = Rig::start(agentic(1));
-    rig.load_all();
-    rig.keep_group(TakeId(0));
+    let mut rig = at_the_foot(agentic(1));
     for rung in [Rung::Fence, Rung::Abort, Rung::Hook] {
         assert_eq!(rig.climbing(), Some(rung));
         rig.answer_rung(rung, RungOutcome::Failed("connection refused".into()));
@@ -77,11 +100,8 @@ fn a_failing_rung_never_skips_the_next() {
 
 #[test]
 fn a_silent_rung_ends_at_its_deadline() {
-    let mut rig = Rig::start(agentic(1));
-    rig.load_all();
-    rig.keep_group(TakeId(0));
-    rig.answer_rung(Rung::Fence, RungOutcome::Done);
-    rig.answer_rung(Rung::Abort, RungOutcome::Done);
+    let mut rig = at_the_foot(agentic(1));
+    done(&mut rig, &[Rung::Fence, Rung::Abort]);
     rig.advance(Duration::from_secs(31));
     assert_eq!(
         rig.climbing(),
@@ -90,21 +110,17 @@ fn a_silent_rung_ends_at_its_deadline() {
     );
     rig.advance(Duration::from_secs(1));
     assert_eq!(rig.climbing(), Some(Rung::Drain));
-    let summary = TeardownSummary::of(&rig.engine.book().rungs);
-    assert_eq!(summary.hook, Some(HookOutcome::HookTimedOut));
+    let sum = summary(&rig);
+    assert_eq!(sum.hook, Some(HookOutcome::HookTimedOut));
     rig.answer_rung(Rung::Hook, RungOutcome::Done);
-    let late = TeardownSummary::of(&rig.engine.book().rungs);
+    let late = summary(&rig);
     assert_eq!(late.hook, Some(HookOutcome::HookTimedOut), "too late");
 }
 
 #[test]
 fn stragglers_are_cancelled_and_aborted_again_after_the_drain() {
-    let mut rig = Rig::start(agentic(1));
-    rig.load_all();
-    rig.keep_group(TakeId(0));
-    for rung in [Rung::Fence, Rung::Abort, Rung::Hook] {
-        rig.answer_rung(rung, RungOutcome::Done);
-    }
+    let mut rig = at_the_foot(agentic(1));
+    done(&mut rig, &[Rung::Fence, Rung::Abort, Rung::Hook]);
     let running = rig.generating();
     assert_eq!(running.len(), 2);
     rig.end_sample(running[0], SampleEnd::Aborted { tokens: 4 });
@@ -116,12 +132,11 @@ fn stragglers_are_cancelled_and_aborted_again_after_the_drain() {
     // It does not even end when it is cancelled: given up, its prompt is not lost.
     rig.advance(Duration::from_mins(1));
     assert_eq!(rig.climbing(), Some(Rung::Release));
-    rig.answer_rung(Rung::Release, RungOutcome::Done);
-    rig.answer_rung(Rung::Prove, RungOutcome::Done);
-    let summary = TeardownSummary::of(&rig.engine.book().rungs);
-    assert_eq!(summary.stragglers, 1);
-    assert_eq!(summary.drain_millis, 60_000);
-    assert!(summary.troubles.iter().any(|t| t == "Drain: timed out"));
+    done(&mut rig, &[Rung::Release, Rung::Prove]);
+    let sum = summary(&rig);
+    assert_eq!(sum.stragglers, 1);
+    assert_eq!(sum.drain_millis, 60_000);
+    assert!(sum.troubles.iter().any(|t| t == "Drain: timed out"));
     assert!(matches!(rig.end_of(2), Some(TakeEnd::Recycled(_))));
     rig.write_step();
     assert!(rig.result.expect("decided").success);
@@ -129,30 +144,19 @@ fn stragglers_are_cancelled_and_aborted_again_after_the_drain() {
 
 #[test]
 fn a_job_without_agents_never_calls_a_hook() {
-    let mut rig = Rig::start(EngineConfig::new(1, 1, 10));
-    rig.load_all();
-    rig.keep_group(TakeId(0));
-    rig.answer_rung(Rung::Fence, RungOutcome::Done);
-    rig.answer_rung(Rung::Abort, RungOutcome::Done);
+    let mut rig = at_the_foot(EngineConfig::new(1, 1, 10));
+    done(&mut rig, &[Rung::Fence, Rung::Abort]);
     let rungs = climbed(&mut rig);
     assert!(!rungs.contains(&Rung::Hook), "{rungs:?}");
-    let summary = TeardownSummary::of(&rig.engine.book().rungs);
-    assert_eq!(summary.hook, Some(HookOutcome::NoHook));
+    let sum = summary(&rig);
+    assert_eq!(sum.hook, Some(HookOutcome::NoHook));
 }
 
 #[test]
 fn after_a_crash_the_ladder_begins_again_but_calls_a_known_hook_no_second_time() {
-    let mut rig = Rig::start(agentic(1));
-    rig.load_all();
-    rig.keep_group(TakeId(0));
-    rig.answer_rung(Rung::Fence, RungOutcome::Done);
-    rig.answer_rung(Rung::Abort, RungOutcome::Done);
-    let mut report = RungReport::new(Rung::Hook, RungOutcome::Done);
-    report.hook = Some(HookOutcome::HookSucceeded);
-    rig.send(Event::RungEnded {
-        rung: Rung::Hook,
-        report,
-    });
+    let mut rig = at_the_foot(agentic(1));
+    done(&mut rig, &[Rung::Fence, Rung::Abort]);
+    hook_ended(&mut rig, HookOutcome::HookSucceeded);
     let mut again = Rig::resume(agentic(1), rig.records);
     assert!(
         !again
@@ -162,18 +166,16 @@ fn after_a_crash_the_ladder_begins_again_but_calls_a_known_hook_no_second_time()
         "admission stays closed"
     );
     assert_eq!(again.climbing(), Some(Rung::Fence));
-    again.answer_rung(Rung::Fence, RungOutcome::Done);
-    again.answer_rung(Rung::Abort, RungOutcome::Done);
+    done(&mut again, &[Rung::Fence, Rung::Abort]);
     assert_eq!(
         again.climbing(),
         Some(Rung::Release),
         "hook known, nothing in flight"
     );
-    again.answer_rung(Rung::Release, RungOutcome::Done);
-    again.answer_rung(Rung::Prove, RungOutcome::Done);
+    done(&mut again, &[Rung::Release, Rung::Prove]);
     again.write_step();
-    let summary = TeardownSummary::of(&again.engine.book().rungs);
-    assert_eq!(summary.hook, None, "the next step starts clean");
+    let sum = summary(&again);
+    assert_eq!(sum.hook, None, "the next step starts clean");
 }
 
 #[test]
@@ -181,21 +183,14 @@ fn an_interrupted_ladder_is_not_the_ladder_of_what_is_taken_later() {
     let mut rig = Rig::start(agentic(1));
     rig.load_all();
     rig.send(Event::Stop(StopCause::Interrupted));
-    rig.answer_rung(Rung::Fence, RungOutcome::Done);
-    rig.answer_rung(Rung::Abort, RungOutcome::Done);
-    let mut report = RungReport::new(Rung::Hook, RungOutcome::Done);
-    report.hook = Some(HookOutcome::HookSucceeded);
-    rig.send(Event::RungEnded {
-        rung: Rung::Hook,
-        report,
-    });
+    done(&mut rig, &[Rung::Fence, Rung::Abort]);
+    hook_ended(&mut rig, HookOutcome::HookSucceeded);
     rig.tear_down();
     let mut again = Rig::resume(agentic(1), rig.records);
     again.load_all();
     let take = again.engine.book().open.keys().next().copied();
     again.keep_group(take.expect("taken again"));
-    again.answer_rung(Rung::Fence, RungOutcome::Done);
-    again.answer_rung(Rung::Abort, RungOutcome::Done);
+    done(&mut again, &[Rung::Fence, Rung::Abort]);
     assert_eq!(
         again.climbing(),
         Some(Rung::Hook),
@@ -239,10 +234,7 @@ fn given(rig: &Rig, rung: Rung) -> Duration {
 fn stalled() -> (Rig, Duration) {
     let mut config = EngineConfig::new(1, 1, 10);
     config.fetch = 3;
-    let mut rig = Rig::start(config);
-    rig.load_all();
-    rig.keep_group(TakeId(0));
-    (rig, Duration::from_secs(10))
+    (at_the_foot(config), Duration::from_secs(10))
 }
 
 #[test]
@@ -265,10 +257,9 @@ fn what_one_rung_waited_for_in_vain_no_later_one_waits_for_again() {
     }
     // Their connections are closed, so that the router has forgotten them.
     answer(&mut rig, Rung::SecondAbort, Reach::All, 0);
-    rig.answer_rung(Rung::Release, RungOutcome::Done);
-    rig.answer_rung(Rung::Prove, RungOutcome::Done);
-    let summary = TeardownSummary::of(&rig.engine.book().rungs);
-    assert_eq!(summary.unproven, 2, "nobody has proven their end");
+    done(&mut rig, &[Rung::Release, Rung::Prove]);
+    let sum = summary(&rig);
+    assert_eq!(sum.unproven, 2, "nobody has proven their end");
     assert!(
         rig.now.saturating_sub(began) < Duration::from_secs(1),
         "no rung waited"
@@ -289,9 +280,7 @@ fn an_engine_that_answers_again_gets_its_full_time_back() {
 
 #[test]
 fn silent_engines_take_no_time_from_agents() {
-    let mut rig = Rig::start(agentic(1));
-    rig.load_all();
-    rig.keep_group(TakeId(0));
+    let mut rig = at_the_foot(agentic(1));
     answer(&mut rig, Rung::Fence, Reach::EnginesSilent, 2);
     answer(&mut rig, Rung::Abort, Reach::EnginesSilent, 2);
     assert_eq!(given(&rig, Rung::Hook), Duration::from_secs(30));
@@ -301,9 +290,7 @@ fn silent_engines_take_no_time_from_agents() {
 
 #[test]
 fn without_a_router_every_rung_is_climbed_and_none_waits() {
-    let mut rig = Rig::start(agentic(1));
-    rig.load_all();
-    rig.keep_group(TakeId(0));
+    let mut rig = at_the_foot(agentic(1));
     rig.advance(Duration::from_secs(5));
     let began = rig.now;
     for rung in [Rung::Fence, Rung::Abort, Rung::Hook] {
