@@ -4,10 +4,11 @@ use axum::extract::Request;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use super::problem::{Location, Problem};
+use super::pydantic::{self, Field};
 use super::reply::ApiError;
-use crate::wire::python;
 
 /// Longest body that is read.
 const MAX_BODY: usize = 256 << 20;
@@ -24,43 +25,16 @@ pub(super) struct Place {
 /// File that validation errors name.
 const FILE: &str = "/sgl-workspace/sglang/python/sglang/srt/entrypoints/http_server.py";
 
-/// One error of a validation: a Python dictionary as text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Problem(pub(super) String);
-
-impl Problem {
-    /// An error without further context.
-    pub(super) fn new(kind: &str, location: &str, message: &str, input: &str) -> Self {
-        let message = python::repr_str(message);
-        Self(format!(
-            "{{'type': '{kind}', 'loc': {location}, 'msg': {message}, 'input': {input}}}"
-        ))
-    }
-
-    /// An error with context.
-    pub(super) fn with_context(self, context: &str) -> Self {
-        let open = self.0.strip_suffix('}').unwrap_or(&self.0);
-        Self(format!("{open}, 'ctx': {{{context}}}}}"))
-    }
-}
-
 impl Place {
     /// The error of a body with these problems.
     pub(super) fn invalid(&self, problems: &[Problem]) -> ApiError {
         let count = problems.len();
         let noun = if count == 1 { "error" } else { "errors" };
-        let lines: Vec<_> = problems
+        let lines: String = problems
             .iter()
-            .map(|problem| {
-                format!(
-                    "  {}
-",
-                    problem.0
-                )
-            })
+            .flat_map(|problem| ["  ", problem.as_str(), "\n"])
             .collect();
-        let lines = lines.concat();
-        let list: Vec<_> = problems.iter().map(|problem| problem.0.as_str()).collect();
+        let list: Vec<_> = problems.iter().map(Problem::as_str).collect();
         ApiError::Validation(format!(
             "{count} validation {noun}:\n{lines}\n  File \"{FILE}\", line {}, in {}\n    POST {} [{}]",
             self.line,
@@ -70,14 +44,30 @@ impl Place {
         ))
     }
 
+    /// Checks the types of a body's fields.
+    pub(super) fn check(
+        &self,
+        known: &[Field],
+        fields: &Map<String, Value>,
+    ) -> Result<(), ApiError> {
+        let mut problems = Vec::new();
+        pydantic::check(known, &Location::Body, fields, &mut problems);
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(self.invalid(&problems))
+        }
+    }
+
     /// The error of a body that is absent.
     pub(super) fn missing(&self) -> ApiError {
-        self.invalid(&[Problem::new(
-            "missing",
-            "('body',)",
-            "Field required",
-            "None",
-        )])
+        self.invalid(&[Location::Body.missing(&Value::Null)])
+    }
+
+    /// The error of a body without a field.
+    pub(super) fn missing_field(&self, name: &str, fields: &Map<String, Value>) -> ApiError {
+        let whole = Value::Object(fields.clone());
+        self.invalid(&[Location::Body.key(name).missing(&whole)])
     }
 
     /// The error of a body that is no JSON.
@@ -90,25 +80,21 @@ impl Place {
                 "unexpected character",
             )
         };
-        let location = format!("('body', {at})");
-        let problem = Problem::new("json_invalid", &location, "JSON decode error", "{}")
+        let nothing = Value::Object(Map::new());
+        let problem = Location::Body
+            .index(at)
+            .problem("json_invalid", "JSON decode error", &nothing)
             .with_context(&format!("'error': '{what}'"));
         self.invalid(&[problem])
     }
 
     /// The error of a body that is JSON, but no object.
     pub(super) fn no_object(&self, body: &Value) -> ApiError {
-        let message = "Input should be a valid dictionary or object to extract fields from";
-        self.invalid(&[Problem::new(
-            "model_attributes_type",
-            "('body',)",
-            message,
-            &python::repr(body),
-        )])
+        self.invalid(&[Location::Body.no_object(body)])
     }
 
     /// A body that must be a JSON object.
-    pub(super) fn object(&self, body: &[u8]) -> Result<serde_json::Map<String, Value>, ApiError> {
+    pub(super) fn object(&self, body: &[u8]) -> Result<Map<String, Value>, ApiError> {
         if body.is_empty() {
             return Err(self.missing());
         }

@@ -10,12 +10,12 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::App;
-use super::body::{self, Place, Problem};
+use super::body::{self, Place};
+use super::problem::Location;
 use super::reply::{self, ApiError};
 use super::routes::Control;
 use crate::config::Profile;
 use crate::engine::PauseMode;
-use crate::wire::python;
 
 /// Answers `/flush_cache`, with or without a body.
 pub(super) async fn flush(app: Arc<App>, request: Request) -> Response {
@@ -150,30 +150,22 @@ fn pause_mode(fields: &Map<String, Value>) -> Result<PauseMode, ApiError> {
         Some(other) => {
             let class = "PauseGenerationReqInput";
             let expected = "'abort', 'retract' or 'in_place'";
-            let instance = Problem::new(
-                "is_instance_of",
-                &format!("('body', 'is-instance[{class}]')"),
-                &format!("Input should be an instance of {class}"),
-                &python::repr(&Value::Object(fields.clone())),
-            );
-            let literal = Problem::new(
-                "literal_error",
-                &format!("('body', 'function-after[build_struct(), {class}]', 'mode')"),
-                &format!("Input should be {expected}"),
-                &python::repr(other),
-            );
-            Err(place(Control::Pause).invalid(&[
-                instance.with_context(&format!("'class': '{class}'")),
-                literal.with_context(&format!("'expected': \"{expected}\"")),
-            ]))
+            let whole = Value::Object(fields.clone());
+            let instance = Location::Body
+                .key(&format!("is-instance[{class}]"))
+                .problem(
+                    "is_instance_of",
+                    &format!("Input should be an instance of {class}"),
+                    &whole,
+                )
+                .with_context(&format!("'class': '{class}'"));
+            let literal = Location::Body
+                .key(&format!("function-after[build_struct(), {class}]"))
+                .key("mode")
+                .no_literal(expected, other);
+            Err(place(Control::Pause).invalid(&[instance, literal]))
         }
     }
-}
-
-fn missing(call: Control, field: &str, fields: &Map<String, Value>) -> ApiError {
-    let location = format!("('body', '{field}')");
-    let input = python::repr(&Value::Object(fields.clone()));
-    place(call).invalid(&[Problem::new("missing", &location, "Field required", &input)])
 }
 
 /// Why no weights could be loaded from a path. There are none to load here: a hub id is believed, a directory counts when it exists
@@ -195,7 +187,7 @@ async fn update_from_disk(
     fields: &Map<String, Value>,
 ) -> Result<Response, ApiError> {
     let Some(path) = fields.get("model_path").and_then(Value::as_str) else {
-        return Err(missing(Control::UpdateFromDisk, "model_path", fields));
+        return Err(place(Control::UpdateFromDisk).missing_field("model_path", fields));
     };
     if let Some(message) = unloadable(app, path) {
         let failure = json!({"success": false, "message": message, "num_paused_requests": 0});
@@ -246,7 +238,7 @@ async fn update_in_place(app: &Arc<App>, fields: &Map<String, Value>) -> Respons
 
 fn update_version(app: &Arc<App>, fields: &Map<String, Value>) -> Result<Response, ApiError> {
     let Some(version) = fields.get("new_version").and_then(Value::as_str) else {
-        return Err(missing(Control::UpdateVersion, "new_version", fields));
+        return Err(place(Control::UpdateVersion).missing_field("new_version", fields));
     };
     if flag(fields, "abort_all_requests", true) {
         app.engine.abort_all();

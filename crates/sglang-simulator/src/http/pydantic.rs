@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::body::Problem;
+use super::problem::{Location, Problem};
 use crate::wire::python;
 
 /// The type of a field.
@@ -24,16 +24,30 @@ pub(super) enum Kind {
     Literal(&'static [&'static str], &'static str),
     /// Any of these.
     Union(&'static [Kind]),
-    /// Token ids or lists of them, by a validator of SGLang's own.
-    TokenIds,
+    /// A model with fields of its own; the name counts within a union only.
+    Object(&'static str, &'static [Field]),
+    /// By a validator of SGLang's own.
+    By(Validator),
 }
+
+/// Looks at a value and tells what is wrong with it.
+pub(super) type Validator = fn(&Location, &Value, &mut Vec<Problem>);
 
 /// A field of a body.
 #[derive(Debug)]
 pub(super) struct Field {
-    pub(super) name: &'static str,
-    pub(super) kind: Kind,
-    pub(super) nullable: bool,
+    name: &'static str,
+    kind: Kind,
+    presence: Presence,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Presence {
+    /// It may be absent, and null.
+    Optional,
+    /// It may be absent, but not null.
+    Filled,
+    Required,
 }
 
 /// A field that may be null.
@@ -41,7 +55,7 @@ pub(super) const fn optional(name: &'static str, kind: Kind) -> Field {
     Field {
         name,
         kind,
-        nullable: true,
+        presence: Presence::Optional,
     }
 }
 
@@ -50,43 +64,34 @@ pub(super) const fn filled(name: &'static str, kind: Kind) -> Field {
     Field {
         name,
         kind,
-        nullable: false,
+        presence: Presence::Filled,
     }
 }
 
-/// A place in a body, as Python prints it.
-#[derive(Debug, Clone)]
-pub(super) struct Location(String);
-
-impl Location {
-    pub(super) fn field(name: &str) -> Self {
-        Self(format!("'body', {}", python::repr_str(name)))
-    }
-
-    pub(super) fn key(&self, name: &str) -> Self {
-        Self(format!("{}, {}", self.0, python::repr_str(name)))
-    }
-
-    pub(super) fn index(&self, index: usize) -> Self {
-        Self(format!("{}, {index}", self.0))
-    }
-
-    pub(super) fn problem(&self, kind: &str, message: &str, input: &Value) -> Problem {
-        let location = format!("({})", self.0);
-        Problem::new(kind, &location, message, &python::repr(input))
+/// A field that has to be there.
+pub(super) const fn required(name: &'static str, kind: Kind) -> Field {
+    Field {
+        name,
+        kind,
+        presence: Presence::Required,
     }
 }
 
-/// Checks the fields that are there, in their order.
-pub(super) fn check(fields: &[Field], body: &Map<String, Value>, problems: &mut Vec<Problem>) {
-    for field in fields {
-        let Some(value) = body.get(field.name) else {
-            continue;
-        };
-        if !(field.nullable && value.is_null()) {
-            field
-                .kind
-                .check(value, &Location::field(field.name), problems);
+/// Checks the fields of an object, in their order.
+pub(super) fn check(
+    known: &[Field],
+    at: &Location,
+    fields: &Map<String, Value>,
+    problems: &mut Vec<Problem>,
+) {
+    for field in known {
+        match (field.presence, fields.get(field.name)) {
+            (Presence::Required, None) => {
+                let whole = Value::Object(fields.clone());
+                problems.push(at.key(field.name).missing(&whole));
+            }
+            (_, None) | (Presence::Optional, Some(Value::Null)) => {}
+            (_, Some(value)) => field.kind.check(value, &at.key(field.name), problems),
         }
     }
 }
@@ -110,7 +115,8 @@ impl Kind {
                 let kinds: Vec<_> = kinds.iter().map(Self::label).collect();
                 format!("union[{}]", kinds.join(","))
             }
-            Self::TokenIds => String::new(),
+            Self::Object(name, _) => (*name).into(),
+            Self::By(_) => String::new(),
         }
     }
 
@@ -133,9 +139,7 @@ impl Kind {
                     of.check(item, &at.index(index), problems);
                 }
             }
-            (Self::List(_) | Self::Nullables(_), _) => {
-                problems.push(at.problem("list_type", "Input should be a valid list", value));
-            }
+            (Self::List(_) | Self::Nullables(_), _) => problems.push(at.no_list(value)),
             (Self::DictOf(_, of), Value::Object(fields)) => {
                 for (name, value) in fields {
                     of.check(value, &at.key(name), problems);
@@ -146,10 +150,7 @@ impl Kind {
             }
             (Self::Literal(texts, expected), _) => {
                 if !value.as_str().is_some_and(|text| texts.contains(&text)) {
-                    let message = format!("Input should be {expected}");
-                    let context = format!("'expected': {}", python::repr_str(expected));
-                    let problem = at.problem("literal_error", &message, value);
-                    problems.push(problem.with_context(&context));
+                    problems.push(at.no_literal(expected, value));
                 }
             }
             (Self::Union(kinds), _) => {
@@ -163,14 +164,9 @@ impl Kind {
                 }
                 problems.append(&mut of_all);
             }
-            (Self::TokenIds, _) => {
-                if let Some(message) = token_ids_problem(value) {
-                    let text = python::repr_str(&message);
-                    let problem =
-                        at.problem("value_error", &format!("Value error, {message}"), value);
-                    problems.push(problem.with_context(&format!("'error': ValueError({text})")));
-                }
-            }
+            (Self::Object(_, known), Value::Object(fields)) => check(known, at, fields, problems),
+            (Self::Object(..), _) => problems.push(at.no_object(value)),
+            (Self::By(validator), _) => validator(at, value, problems),
         }
     }
 }
@@ -275,58 +271,4 @@ fn float_problem(value: &Value, at: &Location) -> Option<Problem> {
         _ => ("float_type", "Input should be a valid number"),
     };
     Some(at.problem(kind, message, value))
-}
-
-fn token_ids_problem(value: &Value) -> Option<String> {
-    let Value::Array(items) = value else {
-        return Some(format!("must be list or null; got {}", type_name(value)));
-    };
-    let first = items.first()?;
-    if is_int(first) {
-        return ids_problem(items);
-    }
-    if !first.is_array() {
-        let name = type_name(first);
-        return Some(format!("elements must be int or list; got {name}"));
-    }
-    items.iter().enumerate().find_map(|(index, row)| {
-        let problem = match row {
-            Value::Array(ids) => ids_problem(ids),
-            Value::Null => Some("must not be None".into()),
-            other => Some(format!("must be list; got {}", type_name(other))),
-        };
-        problem.map(|problem| format!("row {index}: {problem}"))
-    })
-}
-
-fn ids_problem(items: &[Value]) -> Option<String> {
-    let (index, odd) = items.iter().enumerate().find(|(_, item)| !is_int(item))?;
-    let name = type_name(odd);
-    Some(match index {
-        0 => format!("elements must be int; got {name}"),
-        _ => format!(
-            "contains non-int64 element: '{name}' object cannot be interpreted as an integer"
-        ),
-    })
-}
-
-fn is_int(value: &Value) -> bool {
-    match value {
-        Value::Bool(_) => true,
-        Value::Number(number) => !number.is_f64(),
-        _ => false,
-    }
-}
-
-/// How Python names the type of a value.
-fn type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "NoneType",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float",
-        Value::Number(_) => "int",
-        Value::String(_) => "str",
-        Value::Array(_) => "list",
-        Value::Object(_) => "dict",
-    }
 }

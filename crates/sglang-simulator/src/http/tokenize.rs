@@ -94,12 +94,7 @@ pub(super) async fn detokenize(app: Arc<App>, request: Request) -> Response {
                 .collect::<Result<Vec<_>, _>>()?
                 .into(),
             Some(ids) => Value::from(decode(ids)?),
-            None => {
-                let input = crate::wire::python::repr(&Value::Object(fields));
-                let problem =
-                    body::Problem::new("missing", "('body', 'tokens')", "Field required", &input);
-                return Err(DETOKENIZE.invalid(&[problem]));
-            }
+            None => return Err(DETOKENIZE.missing_field("tokens", &fields)),
         };
         Ok(reply::ok(&json!({"text": text})))
     };

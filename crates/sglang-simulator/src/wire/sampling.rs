@@ -3,7 +3,9 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
 
+use super::logprobs::LogprobOptions;
 use super::sampling_checks::{Refused, python_int, python_regex};
+use super::text::TextOptions;
 use crate::replies::{ForcedText, Shaping, StopRules};
 
 /// One text or several.
@@ -135,6 +137,32 @@ impl SamplingParams {
     fn stop_ids(&self) -> impl Iterator<Item = u32> + '_ {
         let ids = self.stop_token_ids.iter().flatten();
         ids.filter_map(|id| u32::try_from(*id).ok())
+    }
+
+    /// How the output's tokens become text.
+    pub(crate) fn text_options(&self) -> TextOptions {
+        TextOptions {
+            skip_special_tokens: self.skip_special_tokens.unwrap_or(true),
+            no_stop_trim: self.no_stop_trim.unwrap_or(false),
+        }
+    }
+
+    /// Log-probabilities of the output with the text of its tokens, and of the `top` most likely ones, as the OpenAI routes have them.
+    pub(crate) fn output_logprobs(
+        &self,
+        enabled: bool,
+        top: Option<i64>,
+        eos_ids: &[u32],
+    ) -> LogprobOptions {
+        let options = LogprobOptions {
+            enabled,
+            prompt_from: None,
+            top: top.and_then(|top| usize::try_from(top).ok()).unwrap_or(0),
+            token_ids: None,
+            text: true,
+            shaping: self.shaping(eos_ids),
+        };
+        options.only_if_enabled()
     }
 
     /// The seed; one out of range has been refused.

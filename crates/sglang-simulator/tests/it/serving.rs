@@ -49,6 +49,11 @@ impl Served {
         response.json().await
     }
 
+    async fn get(&self, path: &str) -> reqwest::Response {
+        let request = self.client.get(format!("{}{path}", self.url));
+        request.send().await.unwrap()
+    }
+
     async fn in_flight(&self, count: usize) {
         let reached = async {
             while self.simulator.state().in_flight.len() != count {
@@ -76,12 +81,7 @@ async fn answers_have_uvicorns_headers() {
         ..Config::default()
     })
     .await;
-    let response = served
-        .client
-        .get(format!("{}/model_info", served.url))
-        .send()
-        .await
-        .unwrap();
+    let response = served.get("/model_info").await;
     let headers = response.headers();
     assert_eq!(headers["server"], "uvicorn");
     assert_eq!(headers["vary"], "Origin");
@@ -131,12 +131,7 @@ async fn the_end_waits_for_what_is_in_flight() {
     let stopped = async {
         served.in_flight(1).await;
         served.cancel.cancel();
-        let health = served
-            .client
-            .get(format!("{}/health", served.url))
-            .send()
-            .await
-            .unwrap();
+        let health = served.get("/health").await;
         assert_eq!(health.status(), 503, "draining");
     };
     let (answer, ()) = tokio::join!(served.generate("a", 100), stopped);

@@ -15,11 +15,10 @@ use axum::response::Response;
 use super::App;
 use super::body::{self, Place};
 use super::generate;
+use super::openai::as_openai;
 use super::reply::{self, ApiError};
 
-pub(super) use answer::{Facts, finish, metadata, usage};
 pub(super) use prompt::render;
-pub(super) use validate::{check_format, check_stream_options};
 
 const PLACE: Place = Place {
     path: "/v1/chat/completions",
@@ -27,26 +26,11 @@ const PLACE: Place = Place {
     line: 1870,
 };
 
-/// `type` of what the route itself refuses.
-const BAD_REQUEST_ERROR: &str = "BadRequestError";
-
-/// `type` of what it refuses while it makes a request to the engine.
-const BAD_REQUEST: &str = "BadRequest";
-
 /// Answers `/v1/chat/completions`.
 pub(super) async fn handle(app: Arc<App>, request: Request) -> Response {
     match answer(app, request).await {
         Ok(response) => response,
         Err(error) => as_openai(error).into_response(),
-    }
-}
-
-/// What `/generate` refuses has another shape here.
-pub(super) fn as_openai(error: ApiError) -> ApiError {
-    match error {
-        ApiError::Native(message) => ApiError::OpenAi(message, BAD_REQUEST_ERROR),
-        ApiError::Uncaught(message) => ApiError::OpenAiUncaught(message),
-        error => error,
     }
 }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use rollout_tokenizer::{ChatTemplateInput, sglang_tools};
 use serde_json::{Map, Value};
 
-use super::BAD_REQUEST;
 use super::request::ChatRequest;
 use crate::http::App;
+use crate::http::openai::BAD_REQUEST;
 use crate::http::reply::ApiError;
 
 impl ChatRequest {

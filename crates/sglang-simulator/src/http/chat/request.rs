@@ -2,15 +2,12 @@
 
 use serde_json::{Map, Value};
 
-use super::{BAD_REQUEST, BAD_REQUEST_ERROR};
 use crate::http::App;
-use crate::http::fields::Fields;
-use crate::http::generate::{Prepared, demands_of, new_rid};
+use crate::http::generate::{Prepared, Question, new_rid, outputs_of};
+use crate::http::openai::{BAD_REQUEST, BAD_REQUEST_ERROR, Fields};
 use crate::http::reply::ApiError;
-use crate::replies::{Demands, ForcedText};
-use crate::wire::logprobs::LogprobOptions;
+use crate::replies::ForcedText;
 use crate::wire::sampling::SamplingParams;
-use crate::wire::text::TextOptions;
 
 /// A chat request whose types are right.
 #[derive(Debug)]
@@ -174,106 +171,30 @@ impl ChatRequest {
     }
 
     fn sampling(&self) -> Result<SamplingParams, ApiError> {
-        let (json_schema, structural_tag) = self.output_format()?;
-        Ok(SamplingParams {
-            json_schema,
-            structural_tag,
-            ..self.fields.sampling(self.limit())?
-        })
-    }
-
-    /// The schema and the tag that `response_format` stands for.
-    fn output_format(&self) -> Result<(Option<String>, Option<String>), ApiError> {
-        let Some(format) = self.get("response_format") else {
-            return Ok((None, None));
-        };
-        match format["type"].as_str() {
-            Some("json_object") => Ok((Some("{\"type\": \"object\"}".into()), None)),
-            Some("structural_tag") => Ok((None, Some(format.to_string()))),
-            Some("json_schema") => {
-                // an empty one is none, and then the schema may be beside it
-                let given = format["json_schema"]
-                    .as_object()
-                    .filter(|given| !given.is_empty());
-                let beside = format
-                    .get("schema")
-                    .filter(|schema| schema.as_object().is_some_and(|fields| !fields.is_empty()));
-                let schema = match (given, beside) {
-                    (Some(given), _) => given.get("schema").filter(|schema| !schema.is_null()),
-                    (None, Some(beside)) => Some(beside),
-                    (None, None) => {
-                        let message = "'NoneType' object has no attribute 'strict'";
-                        return Err(ApiError::Uncaught(message.into()));
-                    }
-                };
-                let no_schema = || ApiError::Uncaught("issubclass() arg 1 must be a class".into());
-                Ok((Some(schema.ok_or_else(no_schema)?.to_string()), None))
-            }
-            _ => Ok((None, None)),
-        }
+        let mut params = self.fields.sampling(self.limit())?;
+        self.fields.constrain(&mut params, schema_of)?;
+        Ok(params)
     }
 
     /// Checks everything and plans the outputs, one per sample.
     pub(super) fn prepare(&self, app: &App) -> Result<Vec<Prepared>, ApiError> {
-        let refuse = |message: String| ApiError::OpenAi(message, BAD_REQUEST_ERROR);
         self.check_limit(app)?;
         let prompt = self.prompt(app)?;
         let params = self.sampling()?;
         self.check_combination(&params)?;
         self.fields.check_features()?;
         params.verify(app.vocab_size)?;
-        let rules = app.check_lengths(&prompt, &params).map_err(refuse)?;
-        let mut demands = demands_of(app, &params, rules)?;
-        if self.forces_a_tool() {
-            demands.forced_text = Some(self.forced_call());
-        }
-        app.check_vocabulary(&prompt)?;
+        let question = Question {
+            prompt,
+            messages: Some(self.messages()),
+            forced: self.forces_a_tool().then(|| self.forced_call()),
+        };
+        let top = self.fields.integer("top_logprobs");
+        let logprobs = params.output_logprobs(self.logprobs, top, app.tokenizer.eos_ids());
         let samples = params.samples();
-        let rid = self
-            .get("rid")
-            .and_then(Value::as_str)
-            .filter(|_| samples == 1);
-        (0..samples)
-            .map(|sample| {
-                let demands = Demands {
-                    sample,
-                    ..demands.clone()
-                };
-                let output = app
-                    .model
-                    .reply(&prompt, Some(self.messages()), &demands)
-                    .map_err(|error| refuse(error.to_string()))?;
-                Ok(Prepared {
-                    rid: rid.map_or_else(new_rid, Into::into),
-                    prompt: prompt.clone(),
-                    output,
-                    logprobs: self.logprob_options(app, &params),
-                    text: TextOptions {
-                        skip_special_tokens: params.skip_special_tokens.unwrap_or(true),
-                        no_stop_trim: params.no_stop_trim.unwrap_or(false),
-                    },
-                    return_prompt_token_ids: false,
-                    leads_samples: samples > 1 && sample == 0,
-                })
-            })
-            .collect()
-    }
-
-    fn logprob_options(&self, app: &App, params: &SamplingParams) -> LogprobOptions {
-        let top = self
-            .fields
-            .integer("top_logprobs")
-            .and_then(|top| usize::try_from(top).ok())
-            .unwrap_or(0);
-        LogprobOptions {
-            enabled: self.logprobs,
-            prompt_from: None,
-            top,
-            token_ids: None,
-            text: true,
-            shaping: params.shaping(app.tokenizer.eos_ids()),
-        }
-        .only_if_enabled()
+        let rid = self.fields.text("rid").filter(|_| samples == 1);
+        let rids = (0..samples).map(|_| rid.map_or_else(new_rid, Into::into));
+        outputs_of(app, question, &params, &logprobs, rids)
     }
 
     /// A tool that must be called and another constraint exclude each other.
@@ -313,6 +234,22 @@ impl ChatRequest {
                 .collect(),
         )
     }
+}
+
+/// The schema of a `response_format`; an empty `json_schema` is none, and then the schema may be beside it.
+fn schema_of(format: &Value) -> Result<&Value, ApiError> {
+    let filled = |value: &&Value| value.as_object().is_some_and(|fields| !fields.is_empty());
+    let given = format.get("json_schema").filter(filled);
+    let beside = format.get("schema").filter(filled);
+    let schema = match (given, beside) {
+        (Some(given), _) => given.get("schema").filter(|schema| !schema.is_null()),
+        (None, Some(beside)) => Some(beside),
+        (None, None) => {
+            let message = "'NoneType' object has no attribute 'strict'";
+            return Err(ApiError::Uncaught(message.into()));
+        }
+    };
+    schema.ok_or_else(|| ApiError::Uncaught("issubclass() arg 1 must be a class".into()))
 }
 
 /// Roles are read in any case.

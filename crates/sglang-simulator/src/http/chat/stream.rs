@@ -2,25 +2,23 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use futures_util::StreamExt;
 use serde_json::{Map, Value, json};
 
-use super::answer::{self, Facts, finish, new_call_id, token_logprobs};
+use super::answer::{new_call_id, token_logprobs};
 use super::request::ChatRequest;
 use crate::engine::Ticket;
 use crate::http::App;
-use crate::http::generate::{Answer, AnswerOptions, Chunks};
-use crate::http::reply::{self, ApiError};
+use crate::http::generate::{Answer, AnswerOptions};
+use crate::http::openai::{self, Facts, finish};
+use crate::http::reply;
 use crate::wire::{reasoning, tool_calls};
 
 /// What one sample of the stream has sent.
 struct Sample {
     app: Arc<App>,
     chat: Arc<ChatRequest>,
-    chunks: Chunks,
     head: Arc<Head>,
     index: usize,
     reasoning_sent: usize,
@@ -64,60 +62,22 @@ pub(super) fn response(
         created: app.created(),
         model: chat.model().to_owned(),
     });
+    let usage_event = chat.include_usage.then(|| head.event(&json!([])));
     let chat = Arc::new(chat);
-    let usage = Arc::new(parking_lot::Mutex::new(Vec::new()));
-    let samples: Vec<_> = tickets
-        .into_iter()
-        .zip(options)
-        .enumerate()
-        .map(|(index, (ticket, options))| {
-            let sample = Sample {
-                app: app.clone(),
-                chat: chat.clone(),
-                chunks: Chunks::new(app.clone(), ticket, options),
-                head: head.clone(),
-                index,
-                reasoning_sent: 0,
-                content_sent: 0,
-                calls_sent: 0,
-                logprobs_sent: 0,
-                opened: false,
-            };
-            let usage = usage.clone();
-            futures_util::stream::unfold(sample, move |mut sample| {
-                let usage = usage.clone();
-                async move {
-                    let events = match sample.chunks.next().await? {
-                        Ok(answer) => {
-                            if answer.ending.is_some() {
-                                usage.lock().push(answer.meta_info.clone());
-                            }
-                            Ok(Bytes::from(sample.events(&answer).concat()))
-                        }
-                        Err(ApiError::Dead) => {
-                            Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset))
-                        }
-                        Err(error) => Ok(reply::event(&super::as_openai(error).into_event())),
-                    };
-                    Some((events, sample))
-                }
-            })
-            .boxed()
-        })
-        .collect();
-    let end = futures_util::stream::once(async move {
-        let mut last = Vec::new();
-        if chat.include_usage {
-            let mut event = head.event(&json!([]));
-            event["usage"] = answer::usage(usage.lock().iter().map(Facts::of));
-            last.extend_from_slice(&reply::event(&event));
-        }
-        last.extend_from_slice(&reply::done_event());
-        Ok(Bytes::from(last))
-    });
-    reply::event_stream(Body::from_stream(
-        futures_util::stream::select_all(samples).chain(end),
-    ))
+    openai::stream(app, tickets, options, usage_event, |index| {
+        let mut sample = Sample {
+            app: app.clone(),
+            chat: chat.clone(),
+            head: head.clone(),
+            index,
+            reasoning_sent: 0,
+            content_sent: 0,
+            calls_sent: 0,
+            logprobs_sent: 0,
+            opened: false,
+        };
+        move |answer: &Answer| Bytes::from(sample.events(answer).concat())
+    })
 }
 
 impl Sample {

@@ -2,45 +2,54 @@
 
 use serde_json::{Map, Value};
 
-use super::messages::check_message;
-use crate::http::body::{Place, Problem};
-use crate::http::pydantic::{self, Field, Kind, Location, filled, optional};
+use super::messages::MESSAGE;
+use crate::http::body::Place;
+use crate::http::openai::{BIASES, NULLABLE_TEXTS, RESPONSE_FORMAT, STREAM_OPTIONS, TEXTS};
+use crate::http::problem::{Location, Problem};
+use crate::http::pydantic::{self, Field, Kind, filled, optional, required};
 use crate::http::reply::ApiError;
-use crate::wire::python;
 
-const TEXTS: Kind = Kind::Union(&[Kind::List(&Kind::Str), Kind::Str]);
-const NULLABLE_TEXTS: Kind = Kind::Union(&[Kind::Nullables(&Kind::Str), Kind::Str]);
 const HIDDEN: Kind = Kind::Union(&[Kind::Bool, Kind::Literal(&["last"], "'last'")]);
 
-/// Fields before `response_format`, in the order of `ChatCompletionRequest`.
-const FIRST: [Field; 9] = [
+const TOOL: Kind = Kind::Object("Tool", &[required("function", Kind::By(check_function))]);
+
+const FUNCTION: [Field; 2] = [
+    required("name", Kind::Str),
+    optional("description", Kind::Str),
+];
+
+const TOOL_CHOICE: Kind = Kind::Union(&[
+    Kind::Object("ToolChoice", &[required("function", CHOSEN_FUNCTION)]),
+    Kind::Literal(
+        &["auto", "required", "none"],
+        "'auto', 'required' or 'none'",
+    ),
+]);
+
+const CHOSEN_FUNCTION: Kind = Kind::Object("ToolChoiceFuncName", &[optional("name", Kind::Str)]);
+
+/// The fields in the order of `ChatCompletionRequest`.
+const FIELDS: [Field; 58] = [
+    required("messages", Kind::List(&MESSAGE)),
     filled("model", Kind::Str),
     filled("frequency_penalty", Kind::Float),
-    optional("logit_bias", Kind::DictOf("str,float", &Kind::Float)),
+    optional("logit_bias", BIASES),
     filled("logprobs", Kind::Bool),
     optional("top_logprobs", Kind::Int),
     optional("max_tokens", Kind::Int),
     optional("max_completion_tokens", Kind::Int),
     filled("n", Kind::Int),
     filled("presence_penalty", Kind::Float),
-];
-
-/// Fields between `response_format` and `stream_options`.
-const SECOND: [Field; 3] = [
+    optional("response_format", RESPONSE_FORMAT),
     optional("seed", Kind::Int),
     optional("stop", TEXTS),
     filled("stream", Kind::Bool),
-];
-
-/// Fields between `stream_options` and `tools`.
-const THIRD: [Field; 3] = [
+    optional("stream_options", STREAM_OPTIONS),
     optional("temperature", Kind::Float),
     optional("top_p", Kind::Float),
     optional("user", Kind::Str),
-];
-
-/// Fields after the choice of tools.
-const LAST: [Field; 38] = [
+    optional("tools", Kind::List(&TOOL)),
+    optional("tool_choice", TOOL_CHOICE),
     filled("parallel_tool_calls", Kind::Bool),
     filled("return_hidden_states", HIDDEN),
     filled("return_routed_experts", Kind::Bool),
@@ -86,20 +95,10 @@ pub(super) fn check(place: &Place, fields: &Map<String, Value>) -> Result<(), Ap
     if fields.get("response_format").is_some_and(has_no_get) {
         return Err(ApiError::Crashed);
     }
-    let mut problems = Vec::new();
-    check_messages(fields, &mut problems);
-    pydantic::check(&FIRST, fields, &mut problems);
-    check_format(fields.get("response_format"), &mut problems);
-    pydantic::check(&SECOND, fields, &mut problems);
-    check_stream_options(fields.get("stream_options"), &mut problems);
-    pydantic::check(&THIRD, fields, &mut problems);
-    check_tools(fields.get("tools"), &mut problems);
-    check_tool_choice(fields.get("tool_choice"), &mut problems);
-    pydantic::check(&LAST, fields, &mut problems);
-    if problems.is_empty() {
-        Ok(())
+    if fields.contains_key("messages") {
+        place.check(&FIELDS, fields)
     } else {
-        Err(place.invalid(&problems))
+        place.check(&FIELDS, &with_tool_choice(fields))
     }
 }
 
@@ -114,192 +113,30 @@ fn has_no_get(format: &Value) -> bool {
     }
 }
 
-pub(super) fn no_object(at: &Location, value: &Value) -> Problem {
-    let message = "Input should be a valid dictionary or object to extract fields from";
-    at.problem("model_attributes_type", message, value)
-}
-
-pub(super) fn missing(at: &Location, field: &str, within: &Value) -> Problem {
-    at.key(field).problem("missing", "Field required", within)
-}
-
-fn check_messages(fields: &Map<String, Value>, problems: &mut Vec<Problem>) {
-    let at = Location::field("messages");
-    match fields.get("messages") {
-        None => problems.push(Problem::new(
-            "missing",
-            "('body', 'messages')",
-            "Field required",
-            &shown(fields),
-        )),
-        Some(Value::Array(messages)) => {
-            for (index, message) in messages.iter().enumerate() {
-                check_message(&at.index(index), message, problems);
-            }
-        }
-        Some(other) => {
-            problems.push(at.problem("list_type", "Input should be a valid list", other));
-        }
-    }
-}
-
-/// The words for a wrong `response_format`: those of its first kind.
-pub(in crate::http) fn check_format(format: Option<&Value>, problems: &mut Vec<Problem>) {
-    let Some(format) = format.filter(|format| !format.is_null()) else {
+/// A function of a tool.
+fn check_function(at: &Location, function: &Value, problems: &mut Vec<Problem>) {
+    let Some(fields) = function.as_object() else {
+        problems.push(at.no_object(function));
         return;
     };
-    let at = Location::field("response_format").key("ResponseFormat");
-    let Some(fields) = format.as_object() else {
-        problems.push(no_object(&at, format));
+    if fields.contains_key("name") {
+        pydantic::check(&FUNCTION, at, fields, problems);
         return;
-    };
-    match fields.get("type").and_then(Value::as_str) {
-        Some("text" | "json_object") => {}
-        Some("json_schema") => check_json_schema(&at.key("json_schema"), fields, problems),
-        Some("structural_tag")
-            if fields.contains_key("format")
-                || fields.contains_key("structures") && fields.contains_key("triggers") => {}
-        None if !fields.contains_key("type") => problems.push(missing(&at, "type", format)),
-        _ => {
-            let kinds = "'text', 'json_object' or 'json_schema'";
-            let kind = fields.get("type").unwrap_or(&Value::Null);
-            let problem =
-                at.key("type")
-                    .problem("literal_error", &format!("Input should be {kinds}"), kind);
-            let context = format!("'expected': {}", python::repr_str(kinds));
-            problems.push(problem.with_context(&context));
-        }
     }
+    // SGLang notes the order of the keys before it validates, and what is missing is told with the whole
+    let mut noted = fields.clone();
+    let keys: Vec<Value> = fields.keys().map(|key| key.as_str().into()).collect();
+    noted.insert("key_order".into(), keys.into());
+    pydantic::check(&FUNCTION, at, &noted, problems);
 }
 
-fn check_json_schema(at: &Location, format: &Map<String, Value>, problems: &mut Vec<Problem>) {
-    let Some(schema) = format.get("json_schema").filter(|schema| !schema.is_null()) else {
-        return;
-    };
-    let Some(fields) = schema.as_object() else {
-        problems.push(no_object(at, schema));
-        return;
-    };
-    match fields.get("name") {
-        None => problems.push(missing(at, "name", schema)),
-        Some(name) => Kind::Str.check(name, &at.key("name"), problems),
-    }
-    let nullable = |name: &str| fields.get(name).filter(|value| !value.is_null());
-    if let Some(inner) = nullable("schema") {
-        Kind::Dict("str,object").check(inner, &at.key("schema"), problems);
-    }
-    if let Some(strict) = nullable("strict") {
-        Kind::Bool.check(strict, &at.key("strict"), problems);
-    }
-}
-
-pub(in crate::http) fn check_stream_options(options: Option<&Value>, problems: &mut Vec<Problem>) {
-    let Some(options) = options.filter(|options| !options.is_null()) else {
-        return;
-    };
-    let at = Location::field("stream_options");
-    let Some(fields) = options.as_object() else {
-        problems.push(no_object(&at, options));
-        return;
-    };
-    for name in ["include_usage", "continuous_usage_stats"] {
-        if let Some(flag) = fields.get(name).filter(|flag| !flag.is_null()) {
-            Kind::Bool.check(flag, &at.key(name), problems);
-        }
-    }
-}
-
-fn check_tools(tools: Option<&Value>, problems: &mut Vec<Problem>) {
-    let at = Location::field("tools");
-    let tools = match tools {
-        None | Some(Value::Null) => return,
-        Some(Value::Array(tools)) => tools,
-        Some(other) => {
-            problems.push(at.problem("list_type", "Input should be a valid list", other));
-            return;
-        }
-    };
-    for (index, tool) in tools.iter().enumerate() {
-        let at = at.index(index);
-        let Some(fields) = tool.as_object() else {
-            problems.push(no_object(&at, tool));
-            continue;
-        };
-        let Some(function) = fields.get("function") else {
-            problems.push(missing(&at, "function", tool));
-            continue;
-        };
-        let at = at.key("function");
-        let Some(fields) = function.as_object() else {
-            problems.push(no_object(&at, function));
-            continue;
-        };
-        match fields.get("name") {
-            None => {
-                // SGLang notes the order of the keys before it validates
-                let mut noted = fields.clone();
-                let keys: Vec<Value> = fields.keys().map(|key| key.as_str().into()).collect();
-                noted.insert("key_order".into(), keys.into());
-                problems.push(missing(&at, "name", &Value::Object(noted)));
-            }
-            Some(name) => Kind::Str.check(name, &at.key("name"), problems),
-        }
-        if let Some(description) = fields.get("description").filter(|text| !text.is_null()) {
-            Kind::Str.check(description, &at.key("description"), problems);
-        }
-    }
-}
-
-fn check_tool_choice(choice: Option<&Value>, problems: &mut Vec<Problem>) {
-    let Some(choice) = choice.filter(|choice| !choice.is_null()) else {
-        return;
-    };
-    let at = Location::field("tool_choice");
-    let by_name = at.key("ToolChoice");
-    let mut of_name = Vec::new();
-    match choice.as_object() {
-        None => of_name.push(no_object(&by_name, choice)),
-        Some(fields) => match fields.get("function") {
-            None => of_name.push(missing(&by_name, "function", choice)),
-            Some(Value::Object(function)) => {
-                let at = by_name.key("function");
-                match function.get("name") {
-                    None | Some(Value::Null | Value::String(_)) => {}
-                    Some(name) => Kind::Str.check(name, &at.key("name"), &mut of_name),
-                }
-            }
-            Some(other) => of_name.push(no_object(&by_name.key("function"), other)),
-        },
-    }
-    if of_name.is_empty() {
-        return;
-    }
-    let word = Kind::Literal(
-        &["auto", "required", "none"],
-        "'auto', 'required' or 'none'",
-    );
-    let mut of_word = Vec::new();
-    word.check(
-        choice,
-        &at.key("literal['auto','required','none']"),
-        &mut of_word,
-    );
-    if !of_word.is_empty() {
-        problems.append(&mut of_name);
-        problems.append(&mut of_word);
-    }
-}
-
-/// The request as the server sees it: it adds a tool choice before it validates.
-fn shown(fields: &Map<String, Value>) -> String {
+/// The request as the server tells it when something is missing: it adds a tool choice before it validates.
+fn with_tool_choice(fields: &Map<String, Value>) -> Map<String, Value> {
     let mut shown = fields.clone();
     if !shown.contains_key("tool_choice") {
-        let choice = if shown.get("tools").is_some_and(|tools| !tools.is_null()) {
-            "auto"
-        } else {
-            "none"
-        };
+        let has_tools = shown.get("tools").is_some_and(|tools| !tools.is_null());
+        let choice = if has_tools { "auto" } else { "none" };
         shown.insert("tool_choice".into(), choice.into());
     }
-    python::repr(&Value::Object(shown))
+    shown
 }

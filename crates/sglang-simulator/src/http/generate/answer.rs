@@ -45,8 +45,13 @@ pub(crate) enum Meta {
     Thin(Box<ThinMetaInfo>),
 }
 
-/// The answer of a finished request.
-pub(crate) fn answer_of(app: &App, options: &AnswerOptions, finished: &Finished) -> Answer {
+/// The answer of a finished request; `first_sent` is when the first chunk of a stream went out before.
+pub(crate) fn answer_of(
+    app: &App,
+    options: &AnswerOptions,
+    finished: &Finished,
+    first_sent: Option<Nanos>,
+) -> Answer {
     let outcome = &finished.outcome;
     let generated = match outcome.ending {
         Ending::AbortedWaiting if !outcome.job.streaming => {
@@ -67,14 +72,14 @@ pub(crate) fn answer_of(app: &App, options: &AnswerOptions, finished: &Finished)
         prompt_token_ids: options
             .return_prompt_token_ids
             .then(|| outcome.job.prompt.to_vec()),
-        meta_info: end_meta(app, options, finished, generated, None),
+        meta_info: end_meta(app, options, finished, generated, first_sent),
         index: None,
         ending: Some(outcome.ending),
     }
 }
 
-/// The `meta_info` of a finished request; `first_sent` is when the first chunk of a stream went out before.
-pub(crate) fn end_meta(
+/// The `meta_info` of a finished request.
+fn end_meta(
     app: &App,
     options: &AnswerOptions,
     finished: &Finished,

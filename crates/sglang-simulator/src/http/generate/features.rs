@@ -54,8 +54,20 @@ pub(in crate::http) fn no_logit_processor() -> ApiError {
     )
 }
 
-/// SGLang's own sessions are not simulated, so none is ever open.
-pub(in crate::http) fn no_session(id: &Value) -> ApiError {
-    let id = id.as_str().map_or_else(|| python::repr(id), str::to_owned);
-    native(format!("Invalid request: session id {id} does not exist"))
+/// Which tokens a sampler let through is not simulated.
+pub(in crate::http) fn no_sampling_mask() -> ApiError {
+    native("the simulated engine does not support return_sampling_mask.")
+}
+
+/// SGLang's own sessions are not simulated, so that none is ever open.
+pub(in crate::http) fn check_session(session_params: Option<&Value>) -> Result<(), ApiError> {
+    match session_params.and_then(|params| params.get("id")) {
+        None | Some(Value::Null) => Ok(()),
+        Some(id) => {
+            let id = id.as_str().map_or_else(|| python::repr(id), str::to_owned);
+            Err(native(format!(
+                "Invalid request: session id {id} does not exist"
+            )))
+        }
+    }
 }

@@ -1,11 +1,14 @@
 //! `/generate`.
 
 mod answer;
+mod batch;
 mod contract;
 mod features;
 mod ids;
+mod logprobs;
 mod prepared;
 mod request;
+mod schema;
 mod stream;
 
 use std::sync::Arc;
@@ -19,9 +22,12 @@ use super::{App, body};
 use crate::engine::{Done, Submission, SubmitError, Ticket};
 use crate::wire::python;
 
-pub(super) use answer::{Answer, AnswerOptions, Meta, answer_of};
-pub(super) use features::{first_text, no_hidden_states, no_logit_processor, no_lora, no_session};
-pub(super) use prepared::{Prepared, demands_of, new_rid, outputs_of};
+use answer::answer_of;
+pub(super) use answer::{Answer, AnswerOptions, Meta};
+pub(super) use features::{
+    check_session, first_text, no_hidden_states, no_logit_processor, no_lora, no_sampling_mask,
+};
+pub(super) use prepared::{Prepared, Question, new_rid, outputs_of};
 pub(super) use stream::Chunks;
 
 const PLACE: Place = Place {
@@ -120,7 +126,7 @@ pub(super) async fn collect(
     let mut answers = Vec::with_capacity(tickets.len());
     for (ticket, options) in tickets.into_iter().zip(options) {
         let finished = wait(ticket).await?;
-        answers.push(answer_of(app, options, &finished));
+        answers.push(answer_of(app, options, &finished, None));
     }
     Ok(answers)
 }

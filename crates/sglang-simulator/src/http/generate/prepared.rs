@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::AnswerOptions;
 use crate::engine::Submission;
 use crate::http::App;
 use crate::http::reply::ApiError;
-use crate::replies::{Demands, Output, StopRules};
+use crate::replies::{Demands, ForcedText, Output};
 use crate::wire::logprobs::LogprobOptions;
 use crate::wire::sampling::SamplingParams;
 use crate::wire::text::TextOptions;
@@ -61,42 +63,69 @@ pub(crate) fn new_rid() -> Arc<str> {
     format!("{:032x}", rand::random::<u128>()).into()
 }
 
-/// What the model says to a prompt that is no chat, `samples` times, once everything is checked.
-pub(crate) fn outputs_of(
-    app: &App,
-    prompt: &[u32],
-    params: &SamplingParams,
-    samples: usize,
-) -> Result<Vec<Output>, ApiError> {
-    let rules = app
-        .check_lengths(prompt, params)
-        .map_err(ApiError::Native)?;
-    let demands = demands_of(app, params, rules)?;
-    app.check_vocabulary(prompt)?;
-    (0..samples)
-        .map(|sample| {
-            let demands = Demands {
-                sample,
-                ..demands.clone()
-            };
-            app.model
-                .reply(prompt, None, &demands)
-                .map_err(|error| ApiError::Native(error.to_string()))
-        })
-        .collect()
+/// A prompt, and what is known of it beside its ids.
+pub(crate) struct Question<'a> {
+    pub(crate) prompt: Arc<[u32]>,
+    /// The chat that it was rendered from.
+    pub(crate) messages: Option<&'a [Value]>,
+    /// What has to be said, whatever the parameters say.
+    pub(crate) forced: Option<ForcedText>,
 }
 
-/// What the parameters demand of the model.
-pub(crate) fn demands_of(
+impl Question<'_> {
+    /// A prompt that is no chat.
+    pub(crate) fn plain(prompt: Arc<[u32]>) -> Self {
+        Self {
+            prompt,
+            messages: None,
+            forced: None,
+        }
+    }
+}
+
+/// What is generated for a prompt, `rids.len()` times, once everything is checked.
+pub(crate) fn outputs_of(
     app: &App,
+    question: Question<'_>,
     params: &SamplingParams,
-    stops: StopRules,
-) -> Result<Demands, ApiError> {
-    Ok(Demands {
+    logprobs: &LogprobOptions,
+    rids: impl ExactSizeIterator<Item = Arc<str>>,
+) -> Result<Vec<Prepared>, ApiError> {
+    let Question {
+        prompt,
+        messages,
+        forced,
+    } = question;
+    let stops = app
+        .check_lengths(&prompt, params)
+        .map_err(ApiError::Native)?;
+    let by_params = params.forced_text()?;
+    app.check_vocabulary(&prompt)?;
+    let shaping = params.shaping(app.tokenizer.eos_ids());
+    let mut demands = Demands {
         sampling_seed: params.seed(),
-        shaping: params.shaping(app.tokenizer.eos_ids()),
+        shaping,
         sample: 0,
-        forced_text: params.forced_text()?,
+        forced_text: forced.or(by_params),
         stops,
-    })
+    };
+    let samples = rids.len();
+    let mut prepared = Vec::with_capacity(samples);
+    for (sample, rid) in rids.enumerate() {
+        demands.sample = sample;
+        let output = app
+            .model
+            .reply(&prompt, messages, &demands)
+            .map_err(|error| ApiError::Native(error.to_string()))?;
+        prepared.push(Prepared {
+            rid,
+            prompt: prompt.clone(),
+            output,
+            logprobs: logprobs.clone(),
+            text: params.text_options(),
+            return_prompt_token_ids: false,
+            leads_samples: samples > 1 && sample == 0,
+        });
+    }
+    Ok(prepared)
 }

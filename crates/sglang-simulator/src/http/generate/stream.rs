@@ -7,13 +7,13 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 
-use super::answer::{end_meta, running_meta};
+use super::answer::{answer_of, running_meta};
 use super::{Answer, AnswerOptions, Meta, queue_full};
 use crate::engine::{Done, Progress, Ticket};
 use crate::http::App;
 use crate::http::reply::{self, ApiError};
 use crate::scheduler::Nanos;
-use crate::wire::text::{self, Detokenizer};
+use crate::wire::text::Detokenizer;
 
 /// Turns a streamed request into chunks.
 pub(crate) struct Chunks {
@@ -58,32 +58,8 @@ impl Chunks {
             }
             Some(Done::Finished(finished)) => {
                 self.ended = true;
-                let outcome = &finished.outcome;
-                let output = &outcome.job.output;
-                let generated = outcome.generated;
-                Some(Ok(Answer {
-                    text: text::of_output(
-                        &self.app.tokenizer,
-                        output,
-                        generated,
-                        outcome.ending,
-                        self.options.text,
-                    ),
-                    output_ids: output.tokens(generated).to_vec(),
-                    prompt_token_ids: self
-                        .options
-                        .return_prompt_token_ids
-                        .then(|| outcome.job.prompt.to_vec()),
-                    meta_info: end_meta(
-                        &self.app,
-                        &self.options,
-                        finished,
-                        generated,
-                        self.first_sent,
-                    ),
-                    index: None,
-                    ending: Some(outcome.ending),
-                }))
+                let answer = answer_of(&self.app, &self.options, finished, self.first_sent);
+                Some(Ok(answer))
             }
         }
     }
@@ -123,6 +99,22 @@ impl Chunks {
             ending: None,
         }
     }
+
+    /// The events of the chunks, by who writes an answer and who gives an error its shape. An engine that died breaks the connection.
+    pub(crate) fn into_events(
+        self,
+        write: impl FnMut(Answer) -> Bytes + Send + 'static,
+        shape: fn(ApiError) -> ApiError,
+    ) -> impl Stream<Item = Result<Bytes, std::io::Error>> + Send {
+        futures_util::stream::unfold((self, write), move |(mut chunks, mut write)| async move {
+            let event = match chunks.next().await? {
+                Ok(answer) => Ok(write(answer)),
+                Err(ApiError::Dead) => Err(std::io::ErrorKind::ConnectionReset.into()),
+                Err(error) => Ok(reply::event(&shape(error).into_event())),
+            };
+            Some((event, (chunks, write)))
+        })
+    }
 }
 
 /// The answer with all chunks of all outputs, as they come.
@@ -137,26 +129,14 @@ pub(super) fn response(
         .zip(options)
         .enumerate()
         .map(|(index, (ticket, options))| {
+            let index = is_batch.then_some(index);
             let chunks = Chunks::new(app.clone(), ticket, options);
-            events(chunks, is_batch.then_some(index)).boxed()
+            let write = move |answer| reply::event(&Answer { index, ..answer });
+            chunks.into_events(write, std::convert::identity).boxed()
         });
     let done = futures_util::stream::once(async { Ok(reply::done_event()) });
     let events = futures_util::stream::select_all(streams).chain(done);
     reply::event_stream(Body::from_stream(events))
-}
-
-fn events(
-    chunks: Chunks,
-    index: Option<usize>,
-) -> impl Stream<Item = Result<Bytes, std::io::Error>> {
-    futures_util::stream::unfold(chunks, move |mut chunks| async move {
-        let event = match chunks.next().await? {
-            Ok(answer) => Ok(reply::event(&Answer { index, ..answer })),
-            Err(ApiError::Dead) => Err(std::io::ErrorKind::ConnectionReset.into()),
-            Err(error) => Ok(reply::event(&error.into_event())),
-        };
-        Some((event, chunks))
-    })
 }
 
 /// A stream that only tells an error.

@@ -5,11 +5,11 @@ use std::time::Duration;
 use axum::body::Body;
 use http::{HeaderMap, Request};
 use http_body::Body as _;
-use http_body_util::BodyExt;
 use serde_json::Value;
 use sglang_simulator::Simulator;
 use tokio::task::JoinSet;
-use tower::ServiceExt;
+
+use crate::support::{begin, is_dropped, text};
 
 /// What came back.
 #[derive(Debug)]
@@ -105,27 +105,20 @@ impl Player {
 }
 
 async fn observe(simulator: Simulator, request: Request<Body>) -> Observed {
-    let response = simulator
-        .router()
-        .oneshot(request)
-        .await
-        .expect("the router always answers");
-    if response.headers().contains_key("x-simulator-fault") {
+    let response = begin(&simulator, request).await;
+    if is_dropped(&response) {
         return Observed::Dropped;
     }
     let status = response.status().as_u16();
     let headers = response.headers().clone();
     let sized = response.body().size_hint().exact().is_some();
-    match response.into_body().collect().await {
-        Ok(body) => {
-            let body = String::from_utf8(body.to_bytes().to_vec()).expect("text");
-            Observed::Answer {
-                status,
-                headers,
-                sized,
-                body,
-            }
-        }
-        Err(_) => Observed::Dropped,
+    match text(response.into_body()).await {
+        Some(body) => Observed::Answer {
+            status,
+            headers,
+            sized,
+            body,
+        },
+        None => Observed::Dropped,
     }
 }

@@ -2,9 +2,11 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::generate::{first_text, no_hidden_states, no_logit_processor, no_lora, no_session};
-use super::pydantic;
-use super::reply::ApiError;
+use crate::http::generate::{
+    check_session, first_text, no_hidden_states, no_logit_processor, no_lora, no_sampling_mask,
+};
+use crate::http::pydantic;
+use crate::http::reply::ApiError;
 use crate::wire::sampling::{OneOrMany, SamplingParams};
 
 /// What a request asks for that names no model.
@@ -12,39 +14,39 @@ const DEFAULT_MODEL: &str = "default";
 
 /// Fields of a body.
 #[derive(Debug)]
-pub(super) struct Fields(pub(super) Map<String, Value>);
+pub(in crate::http) struct Fields(pub(in crate::http) Map<String, Value>);
 
 impl Fields {
-    pub(super) fn get(&self, name: &str) -> Option<&Value> {
+    pub(in crate::http) fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name).filter(|value| !value.is_null())
     }
 
-    pub(super) fn flag(&self, name: &str) -> bool {
+    pub(in crate::http) fn flag(&self, name: &str) -> bool {
         is_true(self.0.get(name))
     }
 
     /// Whether it says no, where silence means yes.
-    pub(super) fn flag_is_false(&self, name: &str) -> bool {
+    pub(in crate::http) fn flag_is_false(&self, name: &str) -> bool {
         self.0.get(name).and_then(pydantic::boolean) == Some(false)
     }
 
     /// A flag of `stream_options`.
-    pub(super) fn includes_usage(&self) -> bool {
+    pub(in crate::http) fn includes_usage(&self) -> bool {
         let options = self.get("stream_options");
         is_true(options.and_then(|options| options.get("include_usage")))
     }
 
     /// An integer; one that is too large is the largest.
-    pub(super) fn integer(&self, name: &str) -> Option<i64> {
+    pub(in crate::http) fn integer(&self, name: &str) -> Option<i64> {
         let number = pydantic::integer(self.get(name)?)?;
         Some(number.as_i64().unwrap_or(i64::MAX))
     }
 
-    pub(super) fn number(&self, name: &str) -> Option<Number> {
+    pub(in crate::http) fn number(&self, name: &str) -> Option<Number> {
         pydantic::float(self.get(name)?)
     }
 
-    pub(super) fn text(&self, name: &str) -> Option<&str> {
+    pub(in crate::http) fn text(&self, name: &str) -> Option<&str> {
         self.get(name)?.as_str()
     }
 
@@ -52,7 +54,7 @@ impl Fields {
         serde_json::from_value(self.get(name)?.clone()).ok()
     }
 
-    pub(super) fn integers(&self, name: &str) -> Option<Vec<i64>> {
+    pub(in crate::http) fn integers(&self, name: &str) -> Option<Vec<i64>> {
         let items = self.get(name)?.as_array()?;
         let read = items.iter().map(|item| pydantic::integer(item)?.as_i64());
         read.collect()
@@ -67,12 +69,12 @@ impl Fields {
     }
 
     /// The name that the answer repeats.
-    pub(super) fn model(&self) -> &str {
+    pub(in crate::http) fn model(&self) -> &str {
         self.text("model").unwrap_or(DEFAULT_MODEL)
     }
 
     /// The parameters that all routes have in common; `limit` is the most tokens.
-    pub(super) fn sampling(&self, limit: Option<i64>) -> Result<SamplingParams, ApiError> {
+    pub(in crate::http) fn sampling(&self, limit: Option<i64>) -> Result<SamplingParams, ApiError> {
         let watermark = self.get("watermark").cloned().map(serde_json::from_value);
         let of_watermark = |_| ApiError::Native("watermark contains unknown fields".into());
         let text = |name: &str| self.text(name).map(str::to_owned);
@@ -102,8 +104,26 @@ impl Fields {
         })
     }
 
+    /// What `response_format` forces, where `schema_of` finds the schema of its kind `json_schema`.
+    pub(in crate::http) fn constrain(
+        &self,
+        params: &mut SamplingParams,
+        schema_of: fn(&Value) -> Result<&Value, ApiError>,
+    ) -> Result<(), ApiError> {
+        let Some(format) = self.get("response_format") else {
+            return Ok(());
+        };
+        match format["type"].as_str() {
+            Some("json_object") => params.json_schema = Some("{\"type\": \"object\"}".into()),
+            Some("structural_tag") => params.structural_tag = Some(format.to_string()),
+            Some("json_schema") => params.json_schema = Some(schema_of(format)?.to_string()),
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// What a server without these features says.
-    pub(super) fn check_features(&self) -> Result<(), ApiError> {
+    pub(in crate::http) fn check_features(&self) -> Result<(), ApiError> {
         let of_model = self
             .model()
             .split_once(':')
@@ -120,16 +140,9 @@ impl Fields {
             return Err(no_logit_processor());
         }
         if self.flag("return_sampling_mask") {
-            let message = "the simulated engine does not support return_sampling_mask.";
-            return Err(ApiError::Native(message.into()));
+            return Err(no_sampling_mask());
         }
-        match self
-            .get("session_params")
-            .and_then(|params| params.get("id"))
-        {
-            None | Some(Value::Null) => Ok(()),
-            Some(id) => Err(no_session(id)),
-        }
+        check_session(self.get("session_params"))
     }
 }
 
