@@ -1,6 +1,7 @@
 //! What is installed: image, chart, plain manifests. Checked as files here, and on a real cluster by `./test cluster`.
 
 mod chart;
+mod gitops;
 mod image;
 mod manifest;
 
