@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use super::slice::Slice;
 
-/// Where a row is: file and line as an editor counts them, and the column in bytes where the parser stopped.
+/// Where a row is: file and line as an editor counts them, and the column in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
     pub(super) source: SourceName,
     /// Line in the file, or place in the manifest's list, from 1.
     pub line: u64,
-    /// Column in bytes, from 1, where one is known.
+    /// Column in bytes, from 1: where the parser stopped, or where the value starts that cannot be used. `None` for a row of a manifest,
+    /// and for one that cannot be read.
     pub column: Option<usize>,
 }
 
@@ -59,7 +60,7 @@ pub enum RowProblem {
     #[error("invalid UTF-8")]
     Encoding,
     /// The line is not JSON.
-    #[error("invalid JSON: {0}")]
+    #[error("invalid JSON: {0}; a row is one JSON object on one line")]
     Json(String),
     /// The line is JSON, but not an object.
     #[error("the row is {found}, expected an object")]

@@ -6,7 +6,7 @@
 //! **Input.** JSON lines: one object per line, blank lines skipped, UTF-8. Rows that came inside a manifest work the same way.
 //!
 //! **Guarantees.** Memory is 8 bytes per row (12 with shuffling). A row that cannot be used is an error that names file, line and
-//! column; the cursor has moved past it, so the caller counts it and asks again. Two data sets with the same [`Dataset::fingerprint`]
+//! column: where the parser stopped, where a wrong value starts, or where the row starts that lacks a key; the cursor has moved past it, so the caller counts it and asks again. Two data sets with the same [`Dataset::fingerprint`]
 //! give the same prompts for the same cursor.
 //!
 //! **Caveats.** Reads are short and blocking. A job whose rows are all bad gets an error each time: the caller's error budget ends it.
@@ -14,6 +14,7 @@
 mod check;
 mod error;
 mod index;
+mod place;
 mod row;
 mod shuffle;
 mod slice;
@@ -44,6 +45,13 @@ use crate::digest::hex;
 pub enum Source {
     /// A JSON lines file.
     File(PathBuf),
+    /// The text of such a file.
+    Text {
+        /// What errors call it.
+        name: String,
+        /// JSON lines.
+        text: String,
+    },
     /// Rows of a manifest.
     Inline(Vec<Value>),
 }
@@ -125,6 +133,10 @@ impl Dataset {
                 SourceName::File(path.to_string_lossy().into()),
                 open_file(path)?,
             ),
+            Source::Text { name, text } => (
+                SourceName::File(name.as_str().into()),
+                Storage::Memory(text.clone().into_bytes()),
+            ),
             Source::Inline(rows) => (SourceName::Inline, Storage::Memory(inline_lines(rows)?)),
         };
         let index = RowIndex::scan(storage, config.slice).map_err(|source| DatasetError::Read {
@@ -156,12 +168,19 @@ impl Dataset {
         &self.fingerprint
     }
 
-    /// Where a row is, for error messages about it.
-    pub fn location(&self, row: u64) -> Location {
+    /// Where the prompt of a row is, for error messages about it.
+    pub fn prompt_location(&self, row: u64) -> Location {
+        let line = self.index.read(row).ok();
+        let column = line.and_then(|line| row::prompt_column(&line, &self.rules));
+        self.location(row, column)
+    }
+
+    fn location(&self, row: u64, column: Option<usize>) -> Location {
         Location {
             source: self.name.clone(),
             line: self.index.line(row),
-            column: None,
+            // The lines of a manifest's rows are ours: nobody could look there.
+            column: column.filter(|_| self.name != SourceName::Inline),
         }
     }
 
@@ -218,10 +237,7 @@ impl Dataset {
 
     fn content(&self, row: u64) -> Result<row::Content, RowError> {
         let at = |column, problem| RowError {
-            location: Location {
-                column,
-                ..self.location(row)
-            },
+            location: self.location(row, column),
             problem,
         };
         let line = self

@@ -7,6 +7,7 @@
 use serde_json::{Map, Value};
 
 use super::error::RowProblem;
+use super::place::Place;
 use crate::json_error::without_position;
 
 /// Which keys of a row are read.
@@ -66,25 +67,57 @@ pub(super) struct Content {
     pub(super) tools: Option<Value>,
 }
 
-/// A problem, and the column where the parser stopped if it has one.
+/// What is wrong with a line, and the column where.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Problem {
+pub(super) struct BadLine {
     pub(super) column: Option<usize>,
     pub(super) problem: RowProblem,
 }
 
-impl From<RowProblem> for Problem {
-    fn from(problem: RowProblem) -> Self {
+/// What is wrong with a value of a row.
+#[derive(Debug)]
+struct Misfit {
+    place: Place,
+    problem: RowProblem,
+}
+
+impl Misfit {
+    /// A value of a type that cannot be used.
+    fn wrong_type(place: Place, found: &'static str, expected: &'static str) -> Self {
         Self {
-            column: None,
-            problem,
+            problem: RowProblem::WrongType {
+                field: place.to_string(),
+                found,
+                expected,
+            },
+            place,
         }
     }
 }
 
 /// Reads one line.
-pub(super) fn parse(line: &[u8], rules: &Rules) -> Result<Content, Problem> {
-    let mut row = object(line)?;
+pub(super) fn parse(line: &[u8], rules: &Rules) -> Result<Content, BadLine> {
+    let text = std::str::from_utf8(line).map_err(|bad| BadLine {
+        column: Some(bad.valid_up_to() + 1),
+        problem: RowProblem::Encoding,
+    })?;
+    let row = serde_json::from_str(text).map_err(|error| BadLine {
+        column: Some(error.column()),
+        problem: RowProblem::Json(without_position(&error)),
+    })?;
+    content(row, rules).map_err(|Misfit { place, problem }| BadLine {
+        column: place.column(text),
+        problem,
+    })
+}
+
+/// Where the prompt of a line starts.
+pub(super) fn prompt_column(line: &[u8], rules: &Rules) -> Option<usize> {
+    Place::of(&rules.keys.prompt).column(std::str::from_utf8(line).ok()?)
+}
+
+fn content(row: Value, rules: &Rules) -> Result<Content, Misfit> {
+    let mut row = object(row)?;
     let prompt = take(&mut row, &rules.keys.prompt)?;
     check_prompt(&rules.keys.prompt, &prompt, rules.require_messages)?;
     let label = label(&mut row, rules)?;
@@ -101,31 +134,28 @@ pub(super) fn parse(line: &[u8], rules: &Rules) -> Result<Content, Problem> {
     })
 }
 
-fn object(line: &[u8]) -> Result<Map<String, Value>, Problem> {
-    let text = std::str::from_utf8(line).map_err(|bad| Problem {
-        column: Some(bad.valid_up_to() + 1),
-        problem: RowProblem::Encoding,
-    })?;
-    match serde_json::from_str(text) {
-        Ok(Value::Object(row)) => Ok(row),
-        Ok(other) => Err(RowProblem::NotAnObject {
-            found: kind(&other),
-        }
-        .into()),
-        Err(error) => Err(Problem {
-            column: Some(error.column()),
-            problem: RowProblem::Json(without_position(&error)),
+fn object(row: Value) -> Result<Map<String, Value>, Misfit> {
+    match row {
+        Value::Object(row) => Ok(row),
+        other => Err(Misfit {
+            place: Place::row(),
+            problem: RowProblem::NotAnObject {
+                found: kind(&other),
+            },
         }),
     }
 }
 
-fn take(row: &mut Map<String, Value>, key: &str) -> Result<Value, RowProblem> {
+fn take(row: &mut Map<String, Value>, key: &str) -> Result<Value, Misfit> {
     if let Some(value) = row.get_mut(key) {
         return Ok(value.take());
     }
-    Err(RowProblem::MissingKey {
-        key: key.to_owned(),
-        present: names(row),
+    Err(Misfit {
+        place: Place::row(),
+        problem: RowProblem::MissingKey {
+            key: key.to_owned(),
+            present: names(row),
+        },
     })
 }
 
@@ -145,56 +175,50 @@ fn names(row: &Map<String, Value>) -> String {
     names.join(", ")
 }
 
-fn check_prompt(key: &str, prompt: &Value, require_messages: bool) -> Result<(), RowProblem> {
-    let wrong = |field: String, value: &Value, expected| {
-        Err(RowProblem::WrongType {
-            field,
-            found: kind(value),
-            expected,
-        })
-    };
+fn check_prompt(key: &str, prompt: &Value, require_messages: bool) -> Result<(), Misfit> {
+    let wrong = |expected| Err(Misfit::wrong_type(Place::of(key), kind(prompt), expected));
     match prompt {
-        Value::String(_) if require_messages => Err(RowProblem::TextPrompt {
-            field: key.to_owned(),
+        Value::String(_) if require_messages => Err(Misfit {
+            place: Place::of(key),
+            problem: RowProblem::TextPrompt {
+                field: key.to_owned(),
+            },
         }),
-        Value::String(text) if text.is_empty() => {
-            wrong(key.to_owned(), prompt, "a text with at least one character")
-        }
+        Value::String(text) if text.is_empty() => wrong("a text with at least one character"),
         Value::String(_) => Ok(()),
-        Value::Array(messages) if messages.is_empty() => {
-            wrong(key.to_owned(), prompt, "at least one message")
-        }
+        Value::Array(messages) if messages.is_empty() => wrong("at least one message"),
         Value::Array(messages) => {
             for (position, message) in messages.iter().enumerate() {
-                let field = |name: &str| format!("{key}[{position}]{name}");
-                let Some(message) = message.as_object() else {
-                    return wrong(
-                        field(""),
-                        message,
-                        "a chat message: an object with `role` and `content`",
-                    );
-                };
-                let role = message.get("role").unwrap_or(&Value::Null);
-                if role.as_str().is_none_or(str::is_empty) {
-                    return wrong(field(".role"), role, "a text such as \"user\"");
-                }
-                let content = message.get("content").unwrap_or(&Value::Null);
-                let without_content = content.is_null() && message.contains_key("tool_calls");
-                if !(content.is_string() || content.is_array() || without_content) {
-                    return wrong(
-                        field(".content"),
-                        content,
-                        "a text or a list of content parts",
-                    );
-                }
+                check_message(message, &Place::of(key).item(position))?;
             }
             Ok(())
         }
-        other => wrong(key.to_owned(), other, "a text or a list of chat messages"),
+        _ => wrong("a text or a list of chat messages"),
     }
 }
 
-fn label(row: &mut Map<String, Value>, rules: &Rules) -> Result<Value, RowProblem> {
+fn check_message(message: &Value, place: &Place) -> Result<(), Misfit> {
+    let Some(members) = message.as_object() else {
+        let expected = "a chat message: an object with `role` and `content`";
+        return Err(Misfit::wrong_type(place.clone(), kind(message), expected));
+    };
+    let wrong = |name: &str, expected| {
+        let found = members.get(name).map_or("missing", kind);
+        Err(Misfit::wrong_type(place.clone().key(name), found, expected))
+    };
+    let role = members.get("role").and_then(Value::as_str);
+    if role.is_none_or(str::is_empty) {
+        return wrong("role", "a text such as \"user\"");
+    }
+    let content = members.get("content").unwrap_or(&Value::Null);
+    let without_content = content.is_null() && members.contains_key("tool_calls");
+    if !(content.is_string() || content.is_array() || without_content) {
+        return wrong("content", "a text or a list of content parts");
+    }
+    Ok(())
+}
+
+fn label(row: &mut Map<String, Value>, rules: &Rules) -> Result<Value, Misfit> {
     let Some(key) = &rules.keys.label else {
         return Ok(Value::Null);
     };
@@ -211,29 +235,25 @@ fn label(row: &mut Map<String, Value>, rules: &Rules) -> Result<Value, RowProble
         LabelRule::Required if label.is_null() => "a value",
         _ => return Ok(label),
     };
-    Err(RowProblem::WrongType {
-        field: key.clone(),
-        found: kind(&label),
-        expected,
-    })
+    Err(Misfit::wrong_type(Place::of(key), kind(&label), expected))
 }
 
-fn metadata(row: &mut Map<String, Value>, rules: &Rules) -> Result<Map<String, Value>, RowProblem> {
+fn metadata(row: &mut Map<String, Value>, rules: &Rules) -> Result<Map<String, Value>, Misfit> {
     let Some(key) = &rules.keys.metadata else {
         return Ok(Map::new());
     };
     match row.get_mut(key).map(Value::take) {
         None | Some(Value::Null) => Ok(Map::new()),
         Some(Value::Object(metadata)) => Ok(metadata),
-        Some(other) => Err(RowProblem::WrongType {
-            field: key.clone(),
-            found: kind(&other),
-            expected: "an object",
-        }),
+        Some(other) => Err(Misfit::wrong_type(
+            Place::of(key),
+            kind(&other),
+            "an object",
+        )),
     }
 }
 
-fn tools(row: &mut Map<String, Value>, rules: &Rules) -> Result<Option<Value>, RowProblem> {
+fn tools(row: &mut Map<String, Value>, rules: &Rules) -> Result<Option<Value>, Misfit> {
     let Some(key) = &rules.keys.tools else {
         return Ok(None);
     };
@@ -241,22 +261,20 @@ fn tools(row: &mut Map<String, Value>, rules: &Rules) -> Result<Option<Value>, R
         None | Some(Value::Null) => return Ok(None),
         Some(given) => given,
     };
-    let expected = "a list of tool specifications, or the JSON text of one";
-    let wrong = |field: String, found| RowProblem::WrongType {
-        field,
-        found,
-        expected,
+    let wrong = |place, found| {
+        let expected = "a list of tool specifications, or the JSON text of one";
+        Misfit::wrong_type(place, found, expected)
     };
     let tools = match given {
         Value::String(text) => serde_json::from_str(&text)
-            .map_err(|_| wrong(key.clone(), "a text that is not JSON"))?,
+            .map_err(|_| wrong(Place::of(key), "a text that is not JSON"))?,
         other => other,
     };
     let Value::Array(list) = &tools else {
-        return Err(wrong(key.clone(), kind(&tools)));
+        return Err(wrong(Place::of(key), kind(&tools)));
     };
     if let Some((position, other)) = list.iter().enumerate().find(|(_, tool)| !tool.is_object()) {
-        return Err(wrong(format!("{key}[{position}]"), kind(other)));
+        return Err(wrong(Place::of(key).item(position), kind(other)));
     }
     Ok(Some(tools))
 }

@@ -175,14 +175,14 @@ fn a_bad_row_is_passed_and_takes_no_index() {
 
 #[test]
 fn errors_name_file_line_and_column() {
-    let text = b"{\"prompt\": \"fine\"}\n\n{\"prompt\": \"cut\n[1]\n{\"prompt\": \"caf\xe9\"}\n{\"prompt\": NaN}\n{\"question\": \"q\", \"answer\": 1}\n{}\n";
+    let text = b"{\"prompt\": \"fine\"}\n\n{\"prompt\": \"cut\n[1]\n{\"prompt\": \"caf\xe9\"}\n{\"prompt\": NaN}\n{\"question\": \"q\", \"answer\": 1}\n  {}\n";
     insta::assert_snapshot!(errors(text, |_| {}), @r"
-    train.jsonl:3:15: invalid JSON: EOF while parsing a string
-    train.jsonl:4: the row is a list, expected an object
+    train.jsonl:3:15: invalid JSON: EOF while parsing a string; a row is one JSON object on one line
+    train.jsonl:4:1: the row is a list, expected an object
     train.jsonl:5:16: invalid UTF-8
-    train.jsonl:6:12: invalid JSON: expected value
-    train.jsonl:7: the key `prompt` is missing; the row has `question`, `answer`
-    train.jsonl:8: the key `prompt` is missing; the row has no keys
+    train.jsonl:6:12: invalid JSON: expected value; a row is one JSON object on one line
+    train.jsonl:7:1: the key `prompt` is missing; the row has `question`, `answer`
+    train.jsonl:8:3: the key `prompt` is missing; the row has no keys
     ");
 }
 
@@ -197,18 +197,20 @@ fn errors_say_which_type_was_expected() {
 {"prompt": "p", "metadata": "text"}
 {"prompt": "p", "tools": "[oops"}
 {"prompt": "p", "tools": {"type": "function"}}
-{"prompt": "p", "tools": [1]}"#;
+{"prompt": "p", "tools": [1]}
+{"prompt": [{"role": null, "content": "x"}]}"#;
     insta::assert_snapshot!(errors(text, |_| {}), @r#"
-    train.jsonl:1: `prompt` is a number, expected a text or a list of chat messages
-    train.jsonl:2: `prompt` is an empty text, expected a text with at least one character
-    train.jsonl:3: `prompt` is an empty list, expected at least one message
-    train.jsonl:4: `prompt[0]` is a text, expected a chat message: an object with `role` and `content`
-    train.jsonl:5: `prompt[1].role` is null, expected a text such as "user"
-    train.jsonl:6: `prompt[0].content` is null, expected a text or a list of content parts
-    train.jsonl:7: `metadata` is a text, expected an object
-    train.jsonl:8: `tools` is a text that is not JSON, expected a list of tool specifications, or the JSON text of one
-    train.jsonl:9: `tools` is an object, expected a list of tool specifications, or the JSON text of one
-    train.jsonl:10: `tools[0]` is a number, expected a list of tool specifications, or the JSON text of one
+    train.jsonl:1:12: `prompt` is a number, expected a text or a list of chat messages
+    train.jsonl:2:12: `prompt` is an empty text, expected a text with at least one character
+    train.jsonl:3:12: `prompt` is an empty list, expected at least one message
+    train.jsonl:4:13: `prompt[0]` is a text, expected a chat message: an object with `role` and `content`
+    train.jsonl:5:47: `prompt[1].role` is missing, expected a text such as "user"
+    train.jsonl:6:13: `prompt[0].content` is missing, expected a text or a list of content parts
+    train.jsonl:7:29: `metadata` is a text, expected an object
+    train.jsonl:8:26: `tools` is a text that is not JSON, expected a list of tool specifications, or the JSON text of one
+    train.jsonl:9:26: `tools` is an object, expected a list of tool specifications, or the JSON text of one
+    train.jsonl:10:27: `tools[0]` is a number, expected a list of tool specifications, or the JSON text of one
+    train.jsonl:11:22: `prompt[0].role` is null, expected a text such as "user"
     "#);
 }
 
@@ -229,15 +231,15 @@ fn labels_are_checked_for_what_compares_them() {
 {"prompt": "p", "label": "4"}"#;
     assert_eq!(errors(text, |rules| rules.label = LabelRule::Optional), "");
     insta::assert_snapshot!(errors(text, |rules| rules.label = LabelRule::Required), @r"
-    train.jsonl:1: the key `label` is missing; the row has `prompt`
-    train.jsonl:2: `label` is null, expected a value
+    train.jsonl:1:1: the key `label` is missing; the row has `prompt`
+    train.jsonl:2:26: `label` is null, expected a value
     ");
     insta::assert_snapshot!(errors(text, |rules| rules.label = LabelRule::TextOrNumber), @r"
-    train.jsonl:1: the key `label` is missing; the row has `prompt`
-    train.jsonl:2: `label` is null, expected a text that is not blank, or a number
-    train.jsonl:3: `label` is an empty text, expected a text that is not blank, or a number
-    train.jsonl:4: `label` is a list, expected a text that is not blank, or a number
-    train.jsonl:5: `label` is a boolean, expected a text that is not blank, or a number
+    train.jsonl:1:1: the key `label` is missing; the row has `prompt`
+    train.jsonl:2:26: `label` is null, expected a text that is not blank, or a number
+    train.jsonl:3:26: `label` is an empty text, expected a text that is not blank, or a number
+    train.jsonl:4:26: `label` is a list, expected a text that is not blank, or a number
+    train.jsonl:5:26: `label` is a boolean, expected a text that is not blank, or a number
     ");
 }
 
@@ -247,7 +249,7 @@ fn agents_need_messages() {
         b"{\"prompt\": [{\"role\": \"user\", \"content\": \"x\"}]}\n{\"prompt\": \"text\"}\n";
     insta::assert_snapshot!(
         errors(text, |rules| rules.require_messages = true),
-        @r#"train.jsonl:2: `prompt` is a string; agents send the prompt as chat messages, so write a list: [{"role": "user", "content": "..."}]"#
+        @r#"train.jsonl:2:12: `prompt` is a string; agents send the prompt as chat messages, so write a list: [{"role": "user", "content": "..."}]"#
     );
 }
 
@@ -262,6 +264,33 @@ fn rows_of_a_manifest_are_named_by_their_place() {
     dataset.inline[1]: the key `prompt` is missing; the row has `question`
     dataset.inline[2]: the row is a text, expected an object
     ");
+}
+
+#[test]
+fn a_text_is_read_like_a_file_of_its_name() {
+    let text = "\u{feff}{\"prompt\": \"a\"}\r\n\r\n  {\"prompt\": 7}\r\n{\"prompt\": \"c\"\n";
+    let source = Source::Text {
+        name: "rows.jsonl".into(),
+        text: text.into(),
+    };
+    let dataset = Dataset::open(&config(source)).expect("a data set");
+    assert_eq!(dataset.rows(), 3);
+    let errors = dataset.check(10).errors;
+    let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
+    insta::assert_snapshot!(texts.join("\n"), @r"
+    rows.jsonl:3:14: `prompt` is a number, expected a text or a list of chat messages
+    rows.jsonl:4:14: invalid JSON: EOF while parsing an object; a row is one JSON object on one line
+    ");
+}
+
+#[test]
+fn a_prompt_is_found_in_its_line() {
+    let (_directory, dataset) = opened("{\"label\": 1, \"prompt\": \"a\"}\n", |_| {});
+    let dataset = dataset.expect("a data set");
+    let place = dataset.prompt_location(0).to_string();
+    assert!(place.ends_with("/train.jsonl:1:24"), "{place}");
+    let inline = Dataset::open(&config(Source::Inline(numbered(1)))).expect("a data set");
+    assert_eq!(inline.prompt_location(0).to_string(), "dataset.inline[0]");
 }
 
 #[test]

@@ -36,10 +36,10 @@ impl RowSource {
             .map_err(|error| bad_row(error.to_string()))?;
         let mut prompt = None;
         if let Some(maker) = &self.prompts {
-            let location = self.dataset.location(row.row);
-            let made = maker
-                .make(&mut row)
-                .map_err(|error| bad_row(format!("{location}: {error}")))?;
+            let made = maker.make(&mut row).map_err(|error| {
+                let location = self.dataset.prompt_location(row.row);
+                bad_row(format!("{location}: {error}"))
+            })?;
             if let (Prompt::Ids(ids), Some(limit)) = (&made, self.max_prompt_tokens)
                 && ids.len() > limit
             {

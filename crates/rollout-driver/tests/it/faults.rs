@@ -1,7 +1,5 @@
 //! What breaks, and what the job makes of it.
 
-use std::time::Duration;
-
 use rollout_driver::error::{DriverError, LedgerError};
 use rollout_driver::output::Manifest;
 use rollout_engine::Reason;
@@ -183,8 +181,8 @@ async fn bad_rows_are_named_counted_and_bounded() {
     let file = job.directory.path().join("rows.jsonl");
     let good = |n: usize| json!({"prompt": SUMS[n].0, "label": SUMS[n].1}).to_string();
     let broken = "{\"prompt\": \"What is";
-    let unlabelled = json!({"prompt": "What is 1 + 1?", "label": ["2"]}).to_string();
-    let rows = [good(0), broken.to_owned(), good(1), unlabelled, good(2)];
+    let list = json!({"prompt": "What is 1 + 1?", "label": ["2"]}).to_string();
+    let rows = [good(0), broken.to_owned(), good(1), list.clone(), good(2)];
     std::fs::write(&file, rows.join("\n")).unwrap();
     job.config["dataset_path"] = json!(file);
     let result = job.run().await.unwrap();
@@ -192,12 +190,32 @@ async fn bad_rows_are_named_counted_and_bounded() {
     assert!(result.success, "{word}");
     assert_eq!(job.manifest().steps[0].ledger.failed["bad_row"], 2);
     let message = word["recentFailures"][0]["message"].as_str().unwrap();
-    assert!(message.contains("rows.jsonl:4"), "{message}");
+    let column = list.find('[').unwrap() + 1;
+    let place = format!("rows.jsonl:4:{column}: `label` is a list");
+    assert!(message.contains(&place), "{message}");
 
     let mut strict = Job::new(&pool.control_url, &json!({"rollout": {"batchSize": 3}}));
     strict.config["dataset_path"] = json!(file);
     let result = strict.run().await.unwrap();
     assert_eq!(result.reason, Reason::ErrorBudgetExceeded);
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn a_prompt_that_cannot_be_rendered_is_named_where_it_starts() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let mut job = Job::new(&pool.control_url, &json!({}));
+    let file = job.directory.path().join("rows.jsonl");
+    let row = r#"{"label": "2", "prompt": [{"role": "user", "content": "What is 1 + 1?"}]}"#;
+    std::fs::write(&file, row).unwrap();
+    job.config["dataset_path"] = json!(file);
+    let result = job.run().await.unwrap();
+    assert_eq!(result.reason, Reason::ErrorBudgetExceeded);
+    let word = job.last_word();
+    let message = word["recentFailures"][0]["message"].as_str().unwrap();
+    let column = row.find('[').unwrap() + 1;
+    let place = format!("rows.jsonl:1:{column}: the prompt is a list of messages");
+    assert!(message.contains(&place), "{message}");
     pool.stop().await;
 }
 
@@ -286,13 +304,11 @@ async fn the_deadline_of_the_job_ends_it_with_what_it_has() {
         &pool.control_url,
         &json!({"activeDeadlineSeconds": 1, "sampling": {"maxNewTokens": 2000}}),
     );
-    let began = tokio::time::Instant::now();
     let result = job.run().await.unwrap();
     assert_eq!(result.reason, Reason::DeadlineExceeded);
-    assert!(
-        began.elapsed() < Duration::from_secs(15),
-        "it did not wait for the engine"
-    );
+    let word = job.last_word();
+    let aborted = &word["teardown"]["abortedRequests"];
+    assert_eq!(*aborted, 4, "it did not wait for the engine: {word}");
     let entry = &job.manifest().steps[0];
     assert_eq!((entry.complete, entry.ledger.kept), (false, 0));
     pool.stop().await;
