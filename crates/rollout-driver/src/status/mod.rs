@@ -7,6 +7,7 @@ mod last_word;
 mod metrics;
 mod names;
 mod pod_ended;
+mod table;
 
 pub use board::{Board, View};
 pub use demand::Demand;
