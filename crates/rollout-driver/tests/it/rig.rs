@@ -149,6 +149,13 @@ impl Pool {
         self.serve(Listeners { agents, control });
     }
 
+    /// Requests to generate that the engines are at.
+    pub(crate) fn in_flight(&self) -> u64 {
+        let states = self.simulators.iter().map(Simulator::state);
+        let paths = states.filter_map(|mut state| state.paths.remove("/generate"));
+        paths.map(|path| path.active).sum()
+    }
+
     pub(crate) async fn stop(mut self) {
         self.router_stop.cancel();
         self.stop.cancel();

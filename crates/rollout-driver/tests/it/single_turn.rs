@@ -1,12 +1,12 @@
 //! Jobs that generate by `/generate`.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rollout_engine::Reason;
 use rollout_session::SampleStatus;
 use serde_json::json;
 
-use crate::rig::{Job, Pool, SUMS, engine, slow_engine};
+use crate::rig::{Job, Pool, SUMS, engine, eventually, slow_engine};
 
 #[tokio::test]
 async fn a_job_ends_with_its_target_and_samples_that_verify() {
@@ -161,25 +161,19 @@ async fn requests_per_engine_times_engines_bounds_what_is_in_flight() {
             "reward": {"type": "None"},
         }),
     );
-    let simulators = pool.simulators.clone();
-    let active = move || -> u64 {
-        let states = simulators.iter().map(sglang_simulator::Simulator::state);
-        states
-            .filter_map(|state| state.paths.get("/generate").map(|path| path.active))
-            .sum()
-    };
+    // An answer takes a second: a fifth request at once would be seen.
     let most = AtomicU64::new(0);
-    let watch = async {
-        loop {
-            most.fetch_max(active(), Ordering::Relaxed);
-            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
-        }
+    let over = AtomicBool::new(false);
+    let run = async {
+        let result = job.run().await.unwrap();
+        assert!(result.success, "{}", job.last_word());
+        over.store(true, Ordering::Relaxed);
     };
-    let result = tokio::select! {
-        result = job.run() => result.unwrap(),
-        () = watch => unreachable!("it watches for ever"),
-    };
-    assert!(result.success, "{}", job.last_word());
+    let watch = eventually("the job is over", || {
+        most.fetch_max(pool.in_flight(), Ordering::Relaxed);
+        over.load(Ordering::Relaxed)
+    });
+    tokio::join!(run, watch);
     assert_eq!(
         most.into_inner(),
         4,
