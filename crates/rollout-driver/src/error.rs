@@ -24,8 +24,8 @@ pub enum DriverError {
         source: std::io::Error,
     },
     /// The data set cannot be used.
-    #[error("data set")]
-    Dataset(#[source] DatasetError),
+    #[error(transparent)]
+    Dataset(DatasetError),
     /// The ledger cannot be used.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
