@@ -32,7 +32,7 @@ pub enum ApiError {
     /// The route exists, but not for this caller.
     #[error("{0}")]
     Forbidden(String),
-    /// No such session.
+    /// No such session. The whole id is of Miles's wire, for the caller who has it.
     #[error("session not found: session_id={0}")]
     SessionNotFound(String),
     /// No such route, or another thing that is not there.

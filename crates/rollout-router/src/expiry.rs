@@ -49,20 +49,24 @@ fn expire(inner: &Arc<Inner>, session: &Session, expiry: Expiry, now: Instant) {
     let times = &inner.config.times;
     match expiry {
         Expiry::Idle => {
-            tracing::info!(session = %session.id, "session expired: idle for {:?}", times.session_idle);
+            tracing::info!(
+                session = session.id.short(),
+                "session expired: idle for {:?}",
+                times.session_idle
+            );
             if let Ok(Some(session)) = inner.sessions.remove(session.id, now) {
                 ending::delete(inner, &session);
             }
         }
         Expiry::NoHeartbeat => {
             let error = format!("no heartbeat of the launcher for {:?}", times.heartbeat * 3);
-            tracing::warn!(session = %session.id, "{error}");
+            tracing::warn!(session = session.id.short(), "{error}");
             let report = Report::plain(Outcome::InfraFailed, Some(error));
             ending::end(inner, session, report);
         }
         Expiry::Deadline => {
             let error = "the session outlived its deadline".to_owned();
-            tracing::warn!(session = %session.id, "{error}");
+            tracing::warn!(session = session.id.short(), "{error}");
             ending::end(
                 inner,
                 session,

@@ -6,6 +6,9 @@ use rand::RngExt;
 
 /// 32 lower-case hexadecimal digits.
 ///
+/// There is no `Display`: who writes an id says whether it is for the one who may have it ([`HexId::as_str`]) or for a log
+/// ([`HexId::short`], and `Debug`).
+///
 /// A session's id names its owner in the first four digits and is a capability by the other 28 (112 random bits). Request ids have
 /// the same length, because SGLang matches the id of an abort by prefix.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,17 +51,16 @@ impl HexId {
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
-}
 
-impl fmt::Display for HexId {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.as_str())
+    /// The first digits, for logs.
+    pub fn short(&self) -> &str {
+        rollout_session::short_id(self.as_str())
     }
 }
 
 impl fmt::Debug for HexId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.as_str())
+        formatter.write_str(self.short())
     }
 }
 

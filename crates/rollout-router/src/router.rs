@@ -192,7 +192,7 @@ impl Inner {
     }
 
     pub(crate) fn base_url(&self, session: &HexId) -> String {
-        format!("{}/sessions/{session}", self.advertised_url())
+        format!("{}/sessions/{}", self.advertised_url(), session.as_str())
     }
 
     pub(crate) fn session_token(&self, session: &HexId) -> String {

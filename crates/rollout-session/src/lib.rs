@@ -18,8 +18,10 @@ pub mod forest;
 pub mod json;
 pub mod reply;
 pub mod sample;
+pub mod short;
 
 pub use collect::{CollectOptions, CollectPlan, Collected, EmptyReason, plan};
 pub use forest::{Forest, StaleEpoch, Turn, TurnContext, TurnId};
 pub use reply::{ChatReply, FinishReason, GenerateReply, Generation, KnownPrompt, ReplyError};
 pub use sample::{InvariantError, PrefixCacheInfo, Sample, SampleStatus, SpecInfo};
+pub use short::{short_id, with_short_ids};

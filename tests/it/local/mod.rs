@@ -1,6 +1,7 @@
 //! `rollout-operator local` as a person runs it: real child processes, real Python, and `kill -9` of each of them.
 
 mod bad_agents;
+mod early_ends;
 mod environment;
 mod plugins;
 mod refused;
@@ -51,6 +52,21 @@ async fn an_agent_job_tears_down_its_surplus_and_calls_the_hook() {
         run::logs(&output).contains("abort hook of 0"),
         "the hook ran in the agents' process"
     );
+}
+
+#[tokio::test]
+async fn logs_name_sessions_and_open_none() {
+    let home = tempdir();
+    let output = home.path().join("out");
+    let ended = Run::start(AGENT, &output).end().await;
+    assert_eq!(ended.code, Some(0), "{}", ended.talk);
+    let logs = run::logs(&output);
+    assert!(logs.contains("session="), "{logs}");
+    for text in [&logs, &ended.talk] {
+        let ids = text.split(|character: char| !character.is_ascii_hexdigit());
+        let whole: Vec<&str> = ids.filter(|run| run.len() >= 32).collect();
+        assert!(whole.is_empty(), "{whole:?} in:\n{text}");
+    }
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use rollout_session::short_id;
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
@@ -52,7 +53,7 @@ pub(super) async fn run(pod: &Arc<Pod>, claim: Claim) -> bool {
     let mut life = Life::new(deadline, pod.grace);
     let session_id = claim.session_id.clone();
     let heartbeat = seconds(claim.heartbeat_seconds).max(Duration::from_millis(50));
-    tracing::info!(session_id, "a session starts");
+    tracing::info!(session = short_id(&session_id), "a session starts");
     let mut running = pod.link.start(start_of(claim));
     let (events, mut inbox) = mpsc::channel(8);
     let mut watchers = JoinSet::new();
@@ -84,7 +85,7 @@ pub(super) async fn run(pod: &Arc<Pod>, claim: Claim) -> bool {
             None => {}
             Some(Command::RunHook(abort)) => {
                 tracing::info!(
-                    session_id,
+                    session = short_id(&session_id),
                     abort_id = abort.abort_id,
                     "the session is aborted"
                 );
@@ -108,12 +109,12 @@ pub(super) async fn run(pod: &Arc<Pod>, claim: Claim) -> bool {
         started.elapsed().as_secs_f64(),
         life.hook(),
     );
-    tracing::info!(session_id, outcome = ?result.outcome, seconds = result.agent_seconds, "the session ended");
+    tracing::info!(session = short_id(&session_id), outcome = ?result.outcome, seconds = result.agent_seconds, "the session ended");
     if life.cause() != Some(Cause::Gone)
         && let Some(abort) = post(pod, &session_id, &result).await
     {
         tracing::info!(
-            session_id,
+            session = short_id(&session_id),
             abort_id = abort.abort_id,
             "the session ended while it was being aborted"
         );
@@ -160,6 +161,7 @@ pub(super) async fn post(
     session_id: &str,
     result: &SessionResult,
 ) -> Option<AbortEvent> {
+    let session = short_id(session_id);
     let mut until = Instant::now() + pod.result_patience;
     let mut stopping = false;
     loop {
@@ -170,21 +172,21 @@ pub(super) async fn post(
         let last = match timeout_at(until, pod.router.result(session_id, result)).await {
             Ok(Ok(abort)) => return abort,
             Ok(Err(error)) if error.is_gone() => {
-                tracing::info!(session_id, "nobody waits for the result");
+                tracing::info!(session, "nobody waits for the result");
                 return None;
             }
             Ok(Err(error)) if !error.is_transient() => {
-                tracing::error!(session_id, %error, "the result was refused");
+                tracing::error!(session, %error, "the result was refused");
                 return None;
             }
             Ok(Err(error)) => error.to_string(),
             Err(_) => "the time for it is over".to_owned(),
         };
         if Instant::now() + RETRY_PAUSE >= until {
-            tracing::error!(session_id, error = last, "the result could not be posted");
+            tracing::error!(session, error = last, "the result could not be posted");
             return None;
         }
-        tracing::debug!(session_id, error = last, "the result is posted again");
+        tracing::debug!(session, error = last, "the result is posted again");
         tokio::select! {
             () = sleep(RETRY_PAUSE) => {}
             () = pod.stop.cancelled(), if !stopping => {}
@@ -205,7 +207,9 @@ async fn watch_heartbeat(
             Ok(SessionState::Ended) => break drop(events.send(Event::Gone).await),
             Ok(_) => heard = Instant::now(),
             Err(error) if error.is_gone() => break drop(events.send(Event::Gone).await),
-            Err(error) => tracing::warn!(session_id, %error, "a heartbeat failed"),
+            Err(error) => {
+                tracing::warn!(session = short_id(&session_id), %error, "a heartbeat failed")
+            }
         }
         if heard.elapsed() > interval * HEARTBEATS_LOST {
             let abort = pod.own_abort("the router is lost");
@@ -221,7 +225,7 @@ async fn watch_events(pod: Arc<Pod>, session_id: String, events: mpsc::Sender<Ev
         match pod.router.event(&session_id, EVENTS_WAIT).await {
             Ok(Some(abort)) => {
                 tracing::debug!(
-                    session_id,
+                    session = short_id(&session_id),
                     reason = abort.reason,
                     "the router aborts the session"
                 );
@@ -239,7 +243,7 @@ async fn watch_events(pod: Arc<Pod>, session_id: String, events: mpsc::Sender<Ev
             Ok(None) => {}
             Err(error) if error.is_gone() => break drop(events.send(Event::Gone).await),
             Err(error) => {
-                tracing::debug!(session_id, %error, "an events poll failed");
+                tracing::debug!(session = short_id(&session_id), %error, "an events poll failed");
                 sleep(RETRY_PAUSE).await;
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rollout_engine::SampleEnd;
-use rollout_session::Sample;
+use rollout_session::{Sample, with_short_ids};
 
 use crate::generate::{Generated, SessionTally};
 
@@ -70,7 +70,9 @@ impl Counters {
             None => {}
         }
         let reason = match &generated.end {
-            SampleEnd::Infra { cause } | SampleEnd::Setup { cause } => cause.as_str(),
+            SampleEnd::Infra { cause }
+            | SampleEnd::Setup { cause }
+            | SampleEnd::Unusable { cause, .. } => cause.as_str(),
             SampleEnd::Rejected { reason } => reason.as_str(),
             SampleEnd::Finished { .. } | SampleEnd::Aborted { .. } => return,
         };
@@ -125,12 +127,12 @@ impl Counters {
     }
 }
 
-/// The end of a text: of a traceback that is the error itself.
+/// The end of a text: of a traceback that is the error itself. It is shown to people, so it has no ids that open sessions.
 fn tail(text: &str) -> String {
-    let text = text.trim();
+    let text = with_short_ids(text.trim());
     let skipped = text.chars().count().saturating_sub(FAILURE_TEXT);
     if skipped == 0 {
-        return text.to_owned();
+        return text.into_owned();
     }
     let end: String = text.chars().skip(skipped).collect();
     format!("...{end}")
@@ -166,5 +168,20 @@ mod tests {
         let (_, failure) = counters.by_frequency()[0];
         assert!(failure.message.ends_with("ValueError: no"));
         assert!(failure.message.chars().count() <= FAILURE_TEXT + 3);
+    }
+
+    #[test]
+    fn a_failure_that_is_shown_opens_no_session() {
+        let mut counters = Counters::default();
+        let id = "1a2b3c4d5e6f708192a3b4c5d6e7f809";
+        counters.failed(
+            "timed_out",
+            &format!("no reply from http://r/sessions/{id}/samples"),
+        );
+        let (_, failure) = counters.by_frequency()[0];
+        assert_eq!(
+            failure.message,
+            "no reply from http://r/sessions/1a2b3c4d5e6f/samples"
+        );
     }
 }

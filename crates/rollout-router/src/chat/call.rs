@@ -164,7 +164,7 @@ fn failed(inner: &Arc<Inner>, session: &Session, fault: EngineFault) {
         return;
     }
     let error = format!("the engines failed {in_a_row} turns in a row: {last}");
-    tracing::warn!(session = %session.id, "{error}");
+    tracing::warn!(session = session.id.short(), "{error}");
     let report = Report::plain(Outcome::InfraFailed, Some(error));
     ending::end(inner, session, report);
 }
@@ -258,7 +258,7 @@ async fn send(
     plan: &mut CallPlan,
     headers: HeaderMap,
 ) -> Result<(Line, Response<Incoming>), ApiError> {
-    let rids: Arc<[String]> = Arc::from([plan.rid.to_string()]);
+    let rids: Arc<[String]> = Arc::from([plan.rid.as_str().to_owned()]);
     let mut tried: Vec<Arc<Engine>> = Vec::new();
     let mut last = None;
     loop {

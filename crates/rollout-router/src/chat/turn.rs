@@ -169,7 +169,7 @@ fn prepare(
     if request.has_logprob_start() && !state.warned_logprob_start {
         state.warned_logprob_start = true;
         tracing::warn!(
-            session = %session.id,
+            session = session.id.short(),
             "logprob_start_len was removed from the agent's requests: it makes the engine compute log-probabilities of the whole prompt and defeats its prefix cache"
         );
     }
@@ -186,7 +186,7 @@ pub(super) fn ended(state: &SessionState, id: HexId) -> ApiError {
         Phase::Ended(outcome) => ApiError::SessionEnded {
             outcome: outcome.label(),
         },
-        _ => ApiError::SessionNotFound(id.to_string()),
+        _ => ApiError::SessionNotFound(id.as_str().to_owned()),
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn identify(
     }
     let batch = batch_size(request, forward);
     let rids: Vec<String> = (0..batch.unwrap_or(1))
-        .map(|_| make().to_string())
+        .map(|_| make().as_str().to_owned())
         .collect();
     let list = rids
         .iter()

@@ -71,7 +71,7 @@ impl Sessions {
 
     pub(crate) fn get(&self, id: HexId) -> Result<Arc<Session>, ApiError> {
         let found = self.shelves.lock().live.get(&id).cloned();
-        found.ok_or_else(|| ApiError::SessionNotFound(id.to_string()))
+        found.ok_or_else(|| ApiError::SessionNotFound(id.as_str().to_owned()))
     }
 
     /// Takes a session out. `None` when it was taken out before.
@@ -90,7 +90,7 @@ impl Sessions {
         if shelves.deleted.contains_key(&id) {
             return Ok(None);
         }
-        Err(ApiError::SessionNotFound(id.to_string()))
+        Err(ApiError::SessionNotFound(id.as_str().to_owned()))
     }
 
     /// Forgets old deletions.
