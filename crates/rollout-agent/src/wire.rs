@@ -109,6 +109,10 @@ fn yes() -> bool {
     true
 }
 
+fn nobodys() -> Fault {
+    Fault::Infra
+}
+
 impl Ended {
     /// The end of a session that is nobody's result.
     pub fn infra(session_id: &str, error: impl Into<String>) -> Self {
@@ -122,17 +126,52 @@ impl Ended {
     }
 }
 
-/// Metadata of a session that could not run because the agent itself cannot: another pod will not do better.
+/// Metadata of a session that could not run because the agent itself cannot: another pod will hardly do better.
 const LOAD_FAILED: &str = "agent_load_failed";
+
+/// Whose doing that is, when it is known to be the agent's: then it fails everywhere.
+const LOAD_FAULT: &str = "agent_load_fault";
+
+/// Why an agent cannot be loaded or started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadFailure {
+    /// In words, or a traceback.
+    pub error: String,
+    /// [`Fault::Agent`] for what its code, command or interpreter does everywhere; [`Fault::Infra`] when nobody knows that.
+    pub fault: Fault,
+}
+
+impl LoadFailure {
+    /// One that may be gone elsewhere, or the next time.
+    pub fn unexplained(error: impl Into<String>) -> Self {
+        Self {
+            error: error.into(),
+            fault: Fault::Infra,
+        }
+    }
+
+    /// A program that cannot be started: one that is not there, or not a program, never will be.
+    pub fn of_program(what: &str, error: &io::Error) -> Self {
+        let fault = match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => Fault::Agent,
+            _ => Fault::Infra,
+        };
+        Self {
+            error: format!("{what} cannot be started: {error}"),
+            fault,
+        }
+    }
+}
 
 impl Ended {
     /// The end of a session whose agent cannot be loaded or started.
-    pub fn load_failed(session_id: &str, error: impl Into<String>) -> Self {
-        let mut ended = Self::infra(session_id, error);
-        ended.result = Some(Map::from_iter([(
-            LOAD_FAILED.to_owned(),
-            Value::Bool(true),
-        )]));
+    pub fn load_failed(session_id: &str, failure: &LoadFailure) -> Self {
+        let mut ended = Self::infra(session_id, &failure.error);
+        let mut metadata = Map::from_iter([(LOAD_FAILED.to_owned(), Value::Bool(true))]);
+        if failure.fault == Fault::Agent {
+            metadata.insert(LOAD_FAULT.to_owned(), Value::from("agent"));
+        }
+        ended.result = Some(metadata);
         ended
     }
 }
@@ -214,6 +253,9 @@ pub enum FromShim {
     Failed {
         /// Why.
         error: String,
+        /// Whose doing it is.
+        #[serde(default = "nobodys")]
+        fault: Fault,
     },
     /// A session ended.
     Ended(Box<Ended>),
@@ -229,6 +271,12 @@ pub enum FromShim {
     /// A message of a later version.
     #[serde(other)]
     Unknown,
+}
+
+impl From<LoadFailure> for FromShim {
+    fn from(LoadFailure { error, fault }: LoadFailure) -> Self {
+        Self::Failed { error, fault }
+    }
 }
 
 impl FromShim {

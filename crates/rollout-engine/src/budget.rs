@@ -21,6 +21,8 @@ pub(crate) struct Budget {
     consecutive_unusable: u32,
     /// What was last said of a reward function that cannot be called.
     unusable: String,
+    /// Agents in a row that cannot be started for their own fault, and what was last said of them.
+    unusable_agents: (u32, String),
 }
 
 /// What is spent.
@@ -51,8 +53,14 @@ impl Budget {
         self.consecutive_setups += 1;
     }
 
+    pub(crate) fn agent_unusable(&mut self, problem: String) {
+        self.setup_failed();
+        self.unusable_agents = (self.unusable_agents.0 + 1, problem);
+    }
+
     pub(crate) fn sample_finished(&mut self) {
         self.consecutive_setups = 0;
+        self.unusable_agents.0 = 0;
     }
 
     pub(crate) fn bad_row(&mut self) {
@@ -106,6 +114,9 @@ impl Budget {
                 limits.infra_incidents,
                 causes()
             )));
+        }
+        if self.unusable_agents.0 >= limits.unusable_agents {
+            return Some(Spent::Failures(self.unusable_agents.1.clone()));
         }
         if self.consecutive_unusable >= limits.unusable_rewards {
             return Some(Spent::Failures(format!(

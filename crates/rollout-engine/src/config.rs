@@ -47,6 +47,8 @@ pub struct Limits {
     pub bad_rows: u32,
     /// Group failures in a row, or samples in a row that could not be started, before the job ends.
     pub consecutive_group_failures: u32,
+    /// Samples in a row whose agent cannot be started for its own fault, before the job ends.
+    pub unusable_agents: u32,
     /// Samples or groups in a row whose reward function could not even be called, before the job ends.
     pub unusable_rewards: u32,
     /// Filtered groups in a row before the data set counts as exhausted.
@@ -65,6 +67,7 @@ impl Default for Limits {
             infra_incidents: 100,
             bad_rows: 100,
             consecutive_group_failures: 16,
+            unusable_agents: 3,
             unusable_rewards: 3,
             consecutive_filtered: 4096,
             refill_backoff: Duration::from_millis(250),

@@ -44,6 +44,14 @@ pub enum SampleEnd {
         /// Stable name of the cause.
         cause: String,
     },
+    /// As `Setup`, and known to be so everywhere (its code is broken) while nothing of its kind has ever been started: three of these end
+    /// the job.
+    Unusable {
+        /// Stable name of the cause.
+        cause: String,
+        /// What is wrong with it, for people.
+        problem: String,
+    },
     /// It can never succeed (the engine refuses the request): the group fails without a retry.
     Rejected {
         /// Stable name of the reason.

@@ -58,6 +58,9 @@ pub(crate) fn end(inner: &Arc<Inner>, session: &Session, report: Report) -> bool
     cancel(inner, session.id, &reason);
     if let Some(name) = &session.spec.job {
         let job = inner.jobs.of(name);
+        if report.outcome.is_result() {
+            job.note_loaded_agent();
+        }
         job.queue.lock().retain(|queued| *queued != session.id);
         let Report {
             outcome,

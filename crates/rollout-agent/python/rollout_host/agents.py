@@ -21,6 +21,8 @@ from rollout_host import calls, channel, errors, output
 INSIST_SECONDS = 0.05
 DEFAULT_GRACE_SECONDS = 0.5
 MAX_RESULT = 4 * 1024 * 1024
+# What code raises at its import wherever it is imported. Others (files, connections, values) may be better elsewhere.
+FAILS_EVERYWHERE = (ImportError, SyntaxError, NameError, AttributeError, TypeError, KeyError)
 
 _current_session = contextvars.ContextVar("rollout_session", default=None)
 
@@ -242,7 +244,8 @@ def main(path, parameters_file):
                 raise TypeError(f"{parameters_file} holds a {type(parameters).__name__}, not an object")
         function, module, accepted = _import(path)
     except BaseException as error:  # SystemExit at import included
-        connection.send({"type": "failed", "error": f"{path}: {errors.traceback_of(error)}"})
+        fault = "agent" if isinstance(error, FAILS_EVERYWHERE) else "infra"
+        connection.send({"type": "failed", "error": f"{path}: {errors.traceback_of(error)}", "fault": fault})
         loop.run_until_complete(connection.flush())
         _end(1)
     host = AgentHost(function, module, accepted, parameters, connection)

@@ -16,7 +16,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     socket,
-    wire::{self, Abort, AbortDone, Cancel, Ended, FromLauncher, FromShim, HookResult, Start},
+    wire::{
+        self, Abort, AbortDone, AgentKind, Cancel, Ended, FromLauncher, FromShim, HookResult,
+        LoadFailure, Start,
+    },
 };
 
 /// How long a new connection may take to say who it is.
@@ -32,10 +35,10 @@ pub(super) enum ShimState {
     Absent,
     /// The agent is being loaded.
     Loading,
-    /// Sessions may start.
-    Ready,
+    /// Sessions may start. A function has been loaded then; a command shows what it is when it is started.
+    Ready(AgentKind),
     /// The agent cannot be loaded.
-    Failed(String),
+    Failed(LoadFailure),
 }
 
 /// The shim, as sessions see it. Clones are the same link.
@@ -191,28 +194,29 @@ impl Link {
         };
         tokio::select! {
             () = writing => {}
-            () = self.read(&mut reader) => {}
+            () = self.read(&mut reader, kind) => {}
         }
         self.lost();
     }
 
-    async fn read(&self, reader: &mut BufReader<tokio::net::unix::OwnedReadHalf>) {
+    async fn read(&self, reader: &mut BufReader<tokio::net::unix::OwnedReadHalf>, kind: AgentKind) {
         loop {
             match wire::read::<FromShim>(reader).await {
-                Ok(Some(message)) => self.on_message(message),
+                Ok(Some(message)) => self.on_message(message, kind),
                 Ok(None) => return,
                 Err(error) => return tracing::warn!(%error, "the shim's connection broke"),
             }
         }
     }
 
-    fn on_message(&self, message: FromShim) {
+    fn on_message(&self, message: FromShim, kind: AgentKind) {
         match message {
             FromShim::Ready => {
-                self.shared.state.send_replace(ShimState::Ready);
+                self.shared.state.send_replace(ShimState::Ready(kind));
             }
-            FromShim::Failed { error } => {
-                self.shared.state.send_replace(ShimState::Failed(error));
+            FromShim::Failed { error, fault } => {
+                let failure = LoadFailure { error, fault };
+                self.shared.state.send_replace(ShimState::Failed(failure));
             }
             FromShim::Ended(ended) => {
                 let sender = self.shared.inner.lock().sessions.remove(&ended.session_id);

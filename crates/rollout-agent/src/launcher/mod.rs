@@ -28,11 +28,11 @@ pub use self::router::RouterError;
 use self::{
     hooks::Hooks,
     link::{Link, ShimState},
-    router::{Claim, Claimed, Router},
+    router::{Claim, Claimed, Purpose, Router},
     session::Pod,
     stop::StopPlan,
 };
-use crate::wire::Ended;
+use crate::wire::{AgentKind, Ended, Fault, LoadFailure};
 
 /// How long a claim waits at the router.
 const CLAIM_WAIT: Duration = Duration::from_secs(20);
@@ -114,8 +114,8 @@ pub enum LauncherError {
         source: io::Error,
     },
     /// The agent cannot be loaded.
-    #[error("the agent cannot be loaded: {0}")]
-    AgentFailed(String),
+    #[error("the agent cannot be loaded: {}", .0.error)]
+    AgentFailed(LoadFailure),
     /// The shim stayed away.
     #[error("no shim has connected for {} s", .0.as_secs())]
     ShimMissing(Duration),
@@ -210,16 +210,19 @@ impl Launcher {
                 () = self.no_more.cancelled() => return Ok(self.ended_early()),
                 ready = self.ready() => ready,
             };
-            if let Err(error) = ready {
-                if !self.no_more.is_cancelled() {
-                    self.no_more.cancel();
-                    self.report(&error).await;
+            let kind = match ready {
+                Ok(kind) => kind,
+                Err(error) => {
+                    if !self.no_more.is_cancelled() {
+                        self.no_more.cancel();
+                        self.report(&error).await;
+                    }
+                    return Err(error);
                 }
-                return Err(error);
-            }
+            };
             let claimed = tokio::select! {
                 () = self.no_more.cancelled() => return Ok(self.ended_early()),
-                claimed = self.claim() => claimed?,
+                claimed = self.claim(Purpose::Run(kind)) => claimed?,
             };
             let Some(claim) = claimed else {
                 return Ok(LauncherEnd::Closed);
@@ -249,21 +252,20 @@ impl Launcher {
     }
 
     /// Waits until the shim can run a session.
-    async fn ready(&self) -> Result<(), LauncherError> {
+    async fn ready(&self) -> Result<AgentKind, LauncherError> {
         let mut state = self.pod.link.state();
         loop {
             let now = state.borrow_and_update().clone();
             let limit = match now {
-                ShimState::Ready => return Ok(()),
-                ShimState::Failed(error) => return Err(LauncherError::AgentFailed(error)),
+                ShimState::Ready(kind) => return Ok(kind),
+                ShimState::Failed(failure) => return Err(LauncherError::AgentFailed(failure)),
                 ShimState::Absent => self.config.shim_timeout,
                 ShimState::Loading => self.config.load_timeout,
             };
             if timeout(limit, state.changed()).await.is_err() {
                 return Err(match now {
-                    ShimState::Loading => LauncherError::AgentFailed(format!(
-                        "it was not loaded within {} s",
-                        limit.as_secs()
+                    ShimState::Loading => LauncherError::AgentFailed(LoadFailure::unexplained(
+                        format!("it was not loaded within {} s", limit.as_secs()),
                     )),
                     _ => LauncherError::ShimMissing(limit),
                 });
@@ -272,13 +274,13 @@ impl Launcher {
     }
 
     /// Waits for a session; `None` when there will be none.
-    async fn claim(&self) -> Result<Option<Claim>, LauncherError> {
+    async fn claim(&self, purpose: Purpose) -> Result<Option<Claim>, LauncherError> {
         let claim_id = random_id();
         let mut pause = CLAIM_PAUSES.0;
         let mut heard = Instant::now();
         loop {
             let asked = Instant::now();
-            match self.pod.router.claim(&claim_id, CLAIM_WAIT).await {
+            match self.pod.router.claim(&claim_id, purpose, CLAIM_WAIT).await {
                 Ok(Claimed::Session(claim)) => return Ok(Some(*claim)),
                 Ok(Claimed::Closed) => return Ok(None),
                 Ok(Claimed::Nothing) => {
@@ -302,10 +304,18 @@ impl Launcher {
 
     /// Says on one session why the agent cannot run, so that the job learns it.
     async fn report(&self, error: &LauncherError) {
-        let Ok(Ok(Some(claim))) = timeout(REPORT_PATIENCE, self.claim()).await else {
+        let claim = self.claim(Purpose::Report);
+        let Ok(Ok(Some(claim))) = timeout(REPORT_PATIENCE, claim).await else {
             return;
         };
-        let ended = Ended::load_failed(&claim.session_id, error.to_string());
+        let failure = LoadFailure {
+            error: error.to_string(),
+            fault: match error {
+                LauncherError::AgentFailed(failure) => failure.fault,
+                _ => Fault::Infra,
+            },
+        };
+        let ended = Ended::load_failed(&claim.session_id, &failure);
         let result = outcome::result(None, ended, 0.0, None);
         session::post(&self.pod, &claim.session_id, &result).await;
     }
@@ -314,4 +324,17 @@ impl Launcher {
 /// 32 random hex digits.
 fn random_id() -> String {
     format!("{:032x}", rand::random::<u128>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shim::ANSWER_TIMEOUT;
+
+    /// `life_tests.rs` shows that it is cancelled at the drain's end to the moment.
+    #[test]
+    fn an_agent_that_ignores_its_cancellation_is_gone_within_a_second() {
+        let grace = LauncherConfig::new("", "", "").cancel_grace;
+        assert!(grace + ANSWER_TIMEOUT < Duration::from_secs(1));
+    }
 }

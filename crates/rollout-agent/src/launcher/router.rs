@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use super::outcome::SessionResult;
+use crate::wire::AgentKind;
 
 /// Largest answer that is read, in bytes.
 const MAX_ANSWER: usize = 64 * 1024 * 1024;
@@ -133,10 +134,21 @@ fn default_hook_timeout() -> f64 {
     30.0
 }
 
+/// What a session is claimed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To run it.
+    Run(AgentKind),
+    /// To say on it that the agent cannot be loaded.
+    Report,
+}
+
 #[derive(Serialize)]
 struct ClaimBody<'a> {
     claim_id: &'a str,
     wait_seconds: f64,
+    /// The agent has been loaded; of a command nobody knows before it runs.
+    loaded: bool,
 }
 
 #[derive(Deserialize)]
@@ -176,11 +188,13 @@ impl Router {
     pub(super) async fn claim(
         &self,
         claim_id: &str,
+        purpose: Purpose,
         wait: Duration,
     ) -> Result<Claimed, RouterError> {
         let body = ClaimBody {
             claim_id,
             wait_seconds: wait.as_secs_f64(),
+            loaded: purpose == Purpose::Run(AgentKind::Function),
         };
         let answer = self
             .call(

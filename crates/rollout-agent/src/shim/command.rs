@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     echo::Echo,
-    wire::{Abort, AbortDone, Ended, FromShim, HookResult, Start, seconds},
+    wire::{Abort, AbortDone, Ended, FromShim, HookResult, LoadFailure, Start, seconds},
 };
 
 /// What every session of a command shares.
@@ -163,10 +163,8 @@ impl Commands {
             Ok(spawned) => spawned,
             Err(error) => {
                 let program = program.to_string_lossy();
-                return Ended::load_failed(
-                    session_id,
-                    format!("the command {program:?} cannot be started: {error}"),
-                );
+                let failure = LoadFailure::of_program(&format!("the command {program:?}"), &error);
+                return Ended::load_failed(session_id, &failure);
             }
         };
         let output = Output::of(&mut child, &self.echo);

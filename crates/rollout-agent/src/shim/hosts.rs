@@ -19,10 +19,12 @@ use super::{
     live::Live,
     processes::{Ending, Processes},
 };
-use crate::wire::{Abort, Cancel, Ended, Fault, FromLauncher, FromShim, Start, seconds};
+use crate::wire::{
+    Abort, Cancel, Ended, Fault, FromLauncher, FromShim, LoadFailure, Start, seconds,
+};
 
 /// Time beyond the grace time after which a host that does not answer counts as stuck.
-const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Host processes that may die one after the other without having run a session.
 const MAX_IDLE_DEATHS: u32 = 5;
@@ -70,7 +72,7 @@ pub(super) async fn serve(
 enum State {
     Loading,
     Ready,
-    Failed(String),
+    Failed(LoadFailure),
 }
 
 struct Hosts {
@@ -116,9 +118,7 @@ impl Hosts {
         match &self.state {
             State::Loading => {}
             State::Ready => self.tell(FromShim::Ready),
-            State::Failed(error) => self.tell(FromShim::Failed {
-                error: error.clone(),
-            }),
+            State::Failed(failure) => self.tell(failure.clone().into()),
         }
     }
 
@@ -137,32 +137,26 @@ impl Hosts {
                 self.current = Some(id);
             }
             Err(error) => {
-                let python = self.config.python.display();
-                self.fail(&format!(
-                    "the interpreter {python} cannot be started: {error}"
-                ));
+                let what = format!("the interpreter {}", self.config.python.display());
+                self.fail(LoadFailure::of_program(&what, &error));
             }
         }
     }
 
-    fn fail(&mut self, error: &str) {
-        self.state = State::Failed(error.to_owned());
+    fn fail(&mut self, failure: LoadFailure) {
         self.current = None;
-        self.announce();
         for start in std::mem::take(&mut self.waiting) {
-            self.tell(FromShim::ended(Ended::load_failed(
-                &start.session_id,
-                error,
-            )));
+            let ended = Ended::load_failed(&start.session_id, &failure);
+            self.tell(FromShim::ended(ended));
         }
+        self.state = State::Failed(failure);
+        self.announce();
     }
 
     fn start(&mut self, start: Start) {
-        if let State::Failed(error) = &self.state {
-            return self.tell(FromShim::ended(Ended::load_failed(
-                &start.session_id,
-                error.clone(),
-            )));
+        if let State::Failed(failure) = &self.state {
+            let ended = Ended::load_failed(&start.session_id, failure);
+            return self.tell(FromShim::ended(ended));
         }
         match self.current.and_then(|id| self.live.get_mut(&id)) {
             Some(live) if live.ready => live.start(start),
@@ -240,10 +234,10 @@ impl Hosts {
     async fn on_host(&mut self, id: u64, event: HostEvent) {
         match event {
             HostEvent::Said(FromShim::Ready) => self.on_ready(id),
-            HostEvent::Said(FromShim::Failed { error }) => {
+            HostEvent::Said(FromShim::Failed { error, fault }) => {
                 self.live.remove(&id);
                 if self.current == Some(id) {
-                    self.fail(&error);
+                    self.fail(LoadFailure { error, fault });
                 }
             }
             HostEvent::Said(FromShim::Ended(ended)) => self.on_ended(id, *ended).await,
@@ -360,7 +354,8 @@ impl Hosts {
             .map(|tail| format!("; it printed: {}", last_lines(&tail)))
             .unwrap_or_default();
         if !live.ready {
-            return self.fail(&format!("{how} while the agent was loaded{last_words}"));
+            let error = format!("{how} while the agent was loaded{last_words}");
+            return self.fail(LoadFailure::unexplained(error));
         }
         self.idle_deaths = if live.sessions.is_empty() {
             self.idle_deaths + 1
@@ -368,9 +363,8 @@ impl Hosts {
             0
         };
         if self.idle_deaths >= MAX_IDLE_DEATHS {
-            return self.fail(&format!(
-                "{how}, again and again, without running a session{last_words}"
-            ));
+            let error = format!("{how}, again and again, without running a session{last_words}");
+            return self.fail(LoadFailure::unexplained(error));
         }
         tracing::warn!(how, "the Python host is started again");
         self.start_host();

@@ -34,6 +34,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+#[cfg(test)]
+pub(crate) use self::hosts::ANSWER_TIMEOUT;
 pub(crate) use self::processes::{Ending, Processes};
 use self::{command::Commands, host::HostConfig};
 pub use self::{

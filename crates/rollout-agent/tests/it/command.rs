@@ -72,7 +72,10 @@ async fn a_command_that_does_not_exist_is_nobodys_result() {
     let result = router.result(&id).await;
     assert_eq!(result["outcome"], "infra_failed", "{result:#}");
     assert!(result["error"].as_str().unwrap().contains("/no/such/agent"));
-    assert_eq!(result["metadata"], json!({"agent_load_failed": true}));
+    assert_eq!(
+        result["metadata"],
+        json!({"agent_load_failed": true, "agent_load_fault": "agent"})
+    );
 }
 
 #[tokio::test]

@@ -151,47 +151,71 @@ async fn result_of(module: &str, function: &str) -> Value {
 
 #[tokio::test]
 async fn a_module_that_cannot_be_loaded_is_reported_with_the_reason_and_ends_the_pod() {
+    // Whether it is known to be the agent's own fault, the same everywhere.
+    let (everywhere, maybe) = (true, false);
     let cases = [
         (
             "import not_installed",
             "agent.run",
             "No module named 'not_installed'",
+            everywhere,
         ),
-        ("def run(:", "agent.run", "SyntaxError"),
-        ("1 / 0", "agent.run", "ZeroDivisionError"),
-        ("raise SystemExit(3)", "agent.run", "SystemExit"),
+        ("def run(:", "agent.run", "SyntaxError", everywhere),
+        (
+            "import os\nos.environ['NO_SUCH_VARIABLE']",
+            "agent.run",
+            "NO_SUCH_VARIABLE",
+            everywhere,
+        ),
+        ("1 / 0", "agent.run", "ZeroDivisionError", maybe),
+        (
+            "raise ConnectionError('no tools')",
+            "agent.run",
+            "no tools",
+            maybe,
+        ),
+        ("raise SystemExit(3)", "agent.run", "SystemExit", maybe),
         (
             "import os; os.kill(os.getpid(), 9)",
             "agent.run",
             "killed by signal 9",
+            maybe,
         ),
-        ("x = 1", "agent.run", "has no function 'run'"),
-        ("run = 1", "agent.run", "not a function"),
+        ("x = 1", "agent.run", "has no function 'run'", everywhere),
+        ("run = 1", "agent.run", "not a function", everywhere),
         (
             "async def run(messages): pass",
             "agent.run",
             "needs the parameter 'messages'",
+            everywhere,
         ),
         (
             "async def run(base_url, /): pass",
             "agent.run",
             "positional-only",
+            everywhere,
         ),
-        ("x = 1", "run", "not a path of the form module.function"),
+        (
+            "x = 1",
+            "run",
+            "not a path of the form module.function",
+            everywhere,
+        ),
         (
             "x = 1",
             "no_such_module.run",
             "No module named 'no_such_module'",
+            everywhere,
         ),
     ];
-    for (module, function, expected) in cases {
+    for (module, function, expected, everywhere) in cases {
         let result = result_of(module, function).await;
         assert_eq!(result["outcome"], "infra_failed", "{module}: {result:#}");
-        assert_eq!(
-            result["metadata"],
-            json!({"agent_load_failed": true}),
-            "{module}"
-        );
+        let mut metadata = json!({"agent_load_failed": true});
+        if everywhere {
+            metadata["agent_load_fault"] = json!("agent");
+        }
+        assert_eq!(result["metadata"], metadata, "{module}");
         assert!(
             result["error"].as_str().unwrap().contains(expected),
             "{module}: {result:#}"

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rollout_engine::SampleEnd;
-use rollout_session::{Collected, Sample, SampleStatus};
+use rollout_session::{Collected, Sample, SampleStatus, short_id};
 use serde_json::{Map, Value, json};
 use sglang_client::{ClientError, Fault};
 
@@ -19,6 +19,12 @@ const SLACK: Duration = Duration::from_mins(1);
 
 /// What a launcher says in the metadata when the agent itself cannot run (docs/protocol.md section 2).
 const LOAD_FAILED: &str = "agent_load_failed";
+
+/// Whose doing that is, where the launcher knows: `agent`.
+const LOAD_FAULT: &str = "agent_load_fault";
+
+/// Cause of a sample whose agent could not be loaded.
+const NOT_LOADED: &str = "agent_not_loaded";
 
 /// Cause of a sample whose session ended after a turn that an engine failed.
 const ENGINE_FAILED: &str = "engine_failed";
@@ -84,7 +90,7 @@ impl AgenticFn {
             Some(SessionEnd::Lost(cause)) => {
                 Generated::infra(cause, &"the session is gone with its router")
             }
-            Some(SessionEnd::Outcome(outcome)) => match nobodys_result(&outcome) {
+            Some(SessionEnd::Outcome(outcome)) => match nobodys_result(&outcome, &self.feed) {
                 Some(lost) => lost,
                 None => self.collect(&id, &input.sample, Some(&outcome)).await,
             },
@@ -92,7 +98,7 @@ impl AgenticFn {
             None => Generated::infra("session_silent", &"no outcome within its deadline"),
         };
         if let Err(error) = self.router.delete(&id).await {
-            tracing::warn!(%error, session = %id, "a session was not deleted");
+            tracing::warn!(%error, session = short_id(&id), "a session was not deleted");
         } else {
             (self.book)(Op::SessionClosed { id });
         }
@@ -169,7 +175,7 @@ impl AgenticFn {
 
 /// The end of a session that says nothing about the policy: the machinery failed it, or an engine failed its last turn, whatever the
 /// agent made of that. `None` for a result, and for a session that was ended from outside.
-fn nobodys_result(outcome: &Outcome) -> Option<Generated> {
+fn nobodys_result(outcome: &Outcome, feed: &OutcomeFeed) -> Option<Generated> {
     match (&outcome.engine_fault, outcome.outcome) {
         (_, OutcomeKind::Aborted)
         | (None, OutcomeKind::Completed | OutcomeKind::AgentFailed | OutcomeKind::Deadline) => None,
@@ -184,26 +190,38 @@ fn nobodys_result(outcome: &Outcome) -> Option<Generated> {
             );
             Some(Generated::infra(ENGINE_FAILED, &problem))
         }
-        (None, OutcomeKind::InfraFailed) => Some(lost(outcome)),
+        (None, OutcomeKind::InfraFailed) => Some(lost(outcome, feed.agents_loaded())),
     }
 }
 
-/// A session that ended without a result. What the launcher could not even load will hardly load elsewhere.
-fn lost(outcome: &Outcome) -> Generated {
+/// A session that ended without a result. What no launcher could ever load will hardly load elsewhere; once agents have been loaded, it
+/// is the place that fails, not the agent.
+fn lost(outcome: &Outcome, agents_loaded: Option<bool>) -> Generated {
     let problem = outcome.error.as_deref().unwrap_or("no reason given");
-    let load_failed = outcome
-        .metadata
-        .as_ref()
-        .and_then(|metadata| metadata.get(LOAD_FAILED))
-        .and_then(Value::as_bool);
-    if load_failed != Some(true) {
+    let said = |key| outcome.metadata.as_ref().and_then(|said| said.get(key));
+    if said(LOAD_FAILED) != Some(&Value::Bool(true)) {
         return Generated::infra("session_infra_failed", &problem);
     }
-    let mut generated = Generated::infra("agent_not_loaded", &problem);
-    generated.end = SampleEnd::Setup {
-        cause: "agent_not_loaded".to_owned(),
+    let mut generated = Generated::infra(NOT_LOADED, &problem);
+    let cause = NOT_LOADED.to_owned();
+    let is_agents = said(LOAD_FAULT).and_then(Value::as_str) == Some("agent");
+    generated.end = match agents_loaded {
+        Some(true) => SampleEnd::Infra { cause },
+        Some(false) if is_agents => SampleEnd::Unusable {
+            cause,
+            problem: in_one_line(problem),
+        },
+        _ => SampleEnd::Setup { cause },
     };
     generated
+}
+
+/// Of a traceback only what was raised at its end.
+fn in_one_line(problem: &str) -> String {
+    match problem.trim_end().rsplit_once('\n') {
+        Some((_, raised)) => format!("the agent cannot be loaded: {}", raised.trim()),
+        None => problem.to_owned(),
+    }
 }
 
 fn not_collected(error: &ClientError) -> Generated {
@@ -333,7 +351,7 @@ mod tests {
     }
 
     fn cause(outcome: &Outcome) -> Option<(String, String)> {
-        let generated = nobodys_result(outcome)?;
+        let generated = nobodys_result(outcome, &OutcomeFeed::default())?;
         let (SampleEnd::Infra { cause } | SampleEnd::Setup { cause }) = generated.end else {
             panic!("no failure of the machinery: {:?}", generated.end);
         };
@@ -372,5 +390,31 @@ mod tests {
         );
         let expected = ("engine_failed".to_owned(), said.to_owned());
         assert_eq!(cause(&ended), Some(expected));
+    }
+
+    #[test]
+    fn an_agent_that_was_never_loaded_for_its_own_fault_is_unusable() {
+        let said = |fault: &str| {
+            let metadata = json!({"agent_load_failed": true, "agent_load_fault": fault});
+            outcome(
+                "infra_failed",
+                &json!({"error": "ImportError: no", "metadata": metadata}),
+            )
+        };
+        let end = |fault, loaded| lost(&said(fault), loaded).end;
+        let cause = || NOT_LOADED.to_owned();
+        let unusable = SampleEnd::Unusable {
+            cause: cause(),
+            problem: "ImportError: no".to_owned(),
+        };
+        assert_eq!(end("agent", Some(false)), unusable);
+        for (fault, loaded) in [("agent", None), ("infra", Some(false)), ("later", None)] {
+            let setup = SampleEnd::Setup { cause: cause() };
+            assert_eq!(end(fault, loaded), setup, "{fault} {loaded:?}");
+        }
+        for fault in ["agent", "infra"] {
+            let infra = SampleEnd::Infra { cause: cause() };
+            assert_eq!(end(fault, Some(true)), infra, "it was loaded elsewhere");
+        }
     }
 }

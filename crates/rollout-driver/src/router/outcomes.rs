@@ -36,6 +36,7 @@ struct Waiter {
 #[derive(Debug, Default)]
 struct Feed {
     instance: Option<String>,
+    agents_loaded: Option<bool>,
     waiting: HashMap<String, Waiter>,
     arrived: HashMap<String, Outcome>,
     arrival_order: VecDeque<String>,
@@ -73,6 +74,11 @@ impl OutcomeFeed {
     /// The process that the router said it is; the feed learns the rest by itself.
     pub fn begin_with(&self, instance: String) {
         self.feed.lock().instance.get_or_insert(instance);
+    }
+
+    /// Whether an agent of the job has ever been loaded, when the router knows.
+    pub fn agents_loaded(&self) -> Option<bool> {
+        self.feed.lock().agents_loaded
     }
 
     /// Nobody waits for this session any more.
@@ -126,6 +132,10 @@ impl OutcomeFeed {
             tell(waiter.sender, SessionEnd::Lost("router_restarted"));
         }
         feed.instance = Some(now);
+        // What was loaded before the router was started again has been loaded all the same.
+        if feed.agents_loaded != Some(true) {
+            feed.agents_loaded = page.agents_loaded;
+        }
         if restarted {
             feed.arrived.clear();
             feed.arrival_order.clear();

@@ -128,6 +128,9 @@ pub struct OutcomePage {
     pub session_server_instance_id: String,
     /// What to ask after next.
     pub next: u64,
+    /// Whether an agent of the job has ever been loaded; `None` when the router does not know such a thing.
+    #[serde(default)]
+    pub agents_loaded: Option<bool>,
     /// In the order in which sessions ended.
     pub outcomes: Vec<Outcome>,
 }

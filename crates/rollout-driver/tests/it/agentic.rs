@@ -8,7 +8,7 @@ use rollout_engine::Reason;
 use rollout_session::SampleStatus;
 use serde_json::{Value, json};
 use sglang_simulator::{Fault, FaultKind};
-use tokio::sync::Barrier;
+use tokio::sync::{Barrier, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::agents::{Agents, Behaviour};
@@ -318,6 +318,44 @@ async fn an_agent_that_cannot_be_imported_ends_the_job_with_its_error() {
 }
 
 #[tokio::test]
+async fn an_agent_whose_own_code_is_broken_ends_the_job_with_the_third_try() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = job(&pool, &json!({}));
+    let agents = Agents::start(&pool, "sums", 1, |_, _| Behaviour::Broken);
+    let result = job.run().await.unwrap();
+    assert_eq!(result.reason, Reason::ErrorBudgetExceeded);
+    assert_eq!(
+        result.message,
+        "the agent cannot be loaded: ModuleNotFoundError: No module named 'openai'"
+    );
+    // The claims that followed the third were fenced, or overtook the fence.
+    assert!(agents.seen.claims.lock().len() <= 4);
+    let word = job.last_word();
+    let failure = &word["recentFailures"][0];
+    assert_eq!(failure["reason"], "agent_not_loaded", "{word}");
+    let traceback = failure["message"].as_str().unwrap();
+    assert!(traceback.contains("line 1, in <module>"), "{word}");
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn where_other_agents_have_been_loaded_one_that_cannot_be_is_the_machinerys_failure() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = job(&pool, &json!({}));
+    // Five in a row, with nothing finished in between.
+    let agents = Agents::start(&pool, "sums", 1, |n, _| match n {
+        1..=5 => Behaviour::Broken,
+        _ => reward(1.0),
+    });
+    let result = job.run().await.unwrap();
+    assert!(result.success, "{}", job.last_word());
+    let word = job.last_word();
+    assert_eq!(word["progress"]["sessions"]["infraFailed"], 5, "{word}");
+    drop(agents);
+    pool.stop().await;
+}
+
+#[tokio::test]
 async fn an_agent_that_hears_nothing_is_given_up_after_the_drain() {
     let pool = Pool::start(vec![engine(&SUMS)]).await;
     let job = job(
@@ -354,6 +392,7 @@ async fn with_partial_rollout_a_finished_sample_of_an_unfinished_group_is_used_i
         }}),
     );
     let unfinished = AtomicU32::new(0);
+    let (go, held) = watch::channel(false);
     let agents = Agents::start(&pool, "sums", 4, move |_, prompt| {
         let second_group = prompt == SUMS[1].0;
         if second_group && unfinished.fetch_add(1, Ordering::Relaxed) == 1 {
@@ -362,12 +401,22 @@ async fn with_partial_rollout_a_finished_sample_of_an_unfinished_group_is_used_i
         // The first group ends last, so that the second one has its finished sample by then.
         if second_group {
             reward(0.25)
+        } else if prompt == SUMS[0].0 {
+            Behaviour::Held(held.clone())
         } else {
-            Behaviour::Late
+            Behaviour::Hang
         }
     });
-    let result = job.run().await.unwrap();
-    assert!(result.success, "{}", job.last_word());
+    let driver = Driver::start(job.config()).await.unwrap();
+    let board = driver.board().clone();
+    let (result, ()) = tokio::join!(driver.run(CancellationToken::new()), async {
+        eventually("the second group has a finished sample", || {
+            board.json()["progress"]["sessions"]["completed"] == 1
+        })
+        .await;
+        go.send_replace(true);
+    });
+    assert!(result.unwrap().success, "{}", job.last_word());
     let claims = agents.seen.claims.lock().clone();
     let of_second = claims
         .iter()

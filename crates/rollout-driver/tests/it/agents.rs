@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use reqwest::{Client, StatusCode};
 use rollout_router::Holder;
 use serde_json::{Value, json};
-use tokio::sync::Barrier;
+use tokio::sync::{Barrier, watch};
 use tokio::task::JoinSet;
 
 use crate::rig::Pool;
@@ -28,12 +28,14 @@ pub(crate) enum Behaviour {
     HangAndRaise,
     /// One turn, then nothing whatever is said.
     Deaf,
-    /// As `Chat`, with reward 1, half a second late.
-    Late,
+    /// As `Chat`, with reward 1, once it is let go.
+    Held(watch::Receiver<bool>),
     /// One turn, then a tool that waits until so many agents are at it; then a second turn, and reward 1.
     Meet(Arc<Barrier>),
     /// The launcher cannot load the agent.
     NotLoaded,
+    /// The same, and knows that it is the agent's own fault.
+    Broken,
     /// The pod is lost.
     PodLost,
 }
@@ -124,8 +126,8 @@ impl Pod {
                 self.chat(&base, claim, 2).await;
                 json!({"outcome": "completed", "exit_code": 0, "metadata": metadata, "agent_seconds": 0.1})
             }
-            Behaviour::Late => {
-                tokio::time::sleep(Duration::from_millis(500)).await;
+            Behaviour::Held(mut go) => {
+                go.wait_for(|go| *go).await.unwrap();
                 self.chat(&base, claim, 1).await;
                 json!({"outcome": "completed", "exit_code": 0, "metadata": {"reward": 1.0}})
             }
@@ -148,6 +150,11 @@ impl Pod {
                 "outcome": "infra_failed",
                 "error": "the agent cannot be loaded: agent.run: ModuleNotFoundError: No module named 'openai'",
                 "metadata": {"agent_load_failed": true},
+            }),
+            Behaviour::Broken => json!({
+                "outcome": "infra_failed",
+                "error": "the agent cannot be loaded: agent.run: Traceback (most recent call last):\n  File \"agent.py\", line 1, in <module>\nModuleNotFoundError: No module named 'openai'",
+                "metadata": {"agent_load_failed": true, "agent_load_fault": "agent"},
             }),
             Behaviour::PodLost => json!({"outcome": "infra_failed", "error": "evicted"}),
             Behaviour::Hang | Behaviour::HangAndRaise => {

@@ -55,7 +55,9 @@ impl Engine {
                 slot.state = SlotState::Aborted;
                 self.group_moved(key.take);
             }
-            SampleEnd::Infra { .. } | SampleEnd::Setup { .. } if closing => {
+            SampleEnd::Infra { .. } | SampleEnd::Setup { .. } | SampleEnd::Unusable { .. }
+                if closing =>
+            {
                 slot.state = SlotState::Aborted;
                 self.group_moved(key.take);
             }
@@ -63,6 +65,10 @@ impl Engine {
             SampleEnd::Infra { cause } => self.refill(key, &cause, now),
             SampleEnd::Setup { cause } => {
                 self.budget.setup_failed();
+                self.refill(key, &cause, now);
+            }
+            SampleEnd::Unusable { cause, problem } => {
+                self.budget.agent_unusable(problem);
                 self.refill(key, &cause, now);
             }
             SampleEnd::Rejected { reason } => self.fail_group(key.take, &reason, false),

@@ -136,6 +136,12 @@ fn sample_end(dice: &mut Dice, weather: &Weather, tearing_down: bool) -> SampleE
             cause: "agent_not_loaded".into(),
         };
     }
+    if dice.percent(weather.infra / 8) {
+        return SampleEnd::Unusable {
+            cause: "agent_not_loaded".into(),
+            problem: "SyntaxError".into(),
+        };
+    }
     if dice.percent(weather.reject) {
         return SampleEnd::Rejected {
             reason: "refused".into(),

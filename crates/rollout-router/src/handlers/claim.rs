@@ -28,6 +28,9 @@ struct ClaimBody {
     claim_id: String,
     #[serde(default)]
     wait_seconds: f64,
+    /// The launcher's agent has been loaded.
+    #[serde(default)]
+    loaded: bool,
 }
 
 pub(crate) async fn claim(
@@ -41,11 +44,15 @@ pub(crate) async fn claim(
     let ClaimBody {
         claim_id,
         wait_seconds,
+        loaded,
     } = read(body)?;
     if HexId::parse(&claim_id).is_none() {
         return Err(ApiError::BadRequest(
             "claim_id must be 32 hexadecimal digits, fresh for each claim".to_owned(),
         ));
+    }
+    if loaded {
+        job.note_loaded_agent();
     }
     if let Some(session) = repeated(inner, &job, &claim_id) {
         return json(&assignment(inner, &session));

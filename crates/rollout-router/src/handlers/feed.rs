@@ -87,6 +87,7 @@ pub(crate) async fn outcomes(
     json(&json!({
         "session_server_instance_id": inner.instance,
         "next": next,
+        "agents_loaded": job.agents_loaded(),
         "outcomes": records,
     }))
 }

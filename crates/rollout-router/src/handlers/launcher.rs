@@ -24,17 +24,22 @@ const LONGEST_WAIT: f64 = 30.0;
 /// Before an event is given again to a launcher that asks without saying that it has it.
 const REPEAT: Duration = Duration::from_secs(1);
 
+fn not_claimed(id: HexId) -> ApiError {
+    ApiError::Forbidden(format!("session {} is not claimed", id.short()))
+}
+
 fn held(inner: &Inner, id: HexId, parts: &Parts) -> Result<(Arc<Session>, Holder), ApiError> {
     let caller = holder(inner, parts)?;
     let session = inner.sessions.get(id)?;
     if session.spec.job.as_deref() != Some(caller.job.as_str()) {
-        return Err(ApiError::SessionNotFound(id.to_string()));
+        return Err(ApiError::SessionNotFound(id.as_str().to_owned()));
     }
     if let Phase::Assigned(assignment) = &session.state.lock().phase
         && assignment.holder != caller
     {
         return Err(ApiError::Forbidden(format!(
-            "session {id} is held by another pod"
+            "session {} is held by another pod",
+            id.short()
         )));
     }
     Ok((session, caller))
@@ -45,17 +50,18 @@ pub(crate) fn heartbeat(
     id: HexId,
     parts: &Parts,
 ) -> Result<Response<Body>, ApiError> {
-    let (session, _) = held(inner, id, parts)?;
+    let (session, holder) = held(inner, id, parts)?;
     let mut state = session.state.lock();
     let aborting = state.abort.is_some();
     let answer = match &mut state.phase {
         Phase::Assigned(assignment) => {
             assignment.heartbeat_at = Instant::now();
+            inner.jobs.of(&holder.job).note_loaded_agent();
             if aborting { "aborting" } else { "running" }
         }
         Phase::Ended(_) => "ended",
         Phase::Open | Phase::Queued => {
-            return Err(ApiError::Forbidden(format!("session {id} is not claimed")));
+            return Err(not_claimed(id));
         }
     };
     drop(state);
@@ -161,7 +167,7 @@ pub(crate) fn result(
     {
         let state = session.state.lock();
         if matches!(state.phase, Phase::Open | Phase::Queued) {
-            return Err(ApiError::Forbidden(format!("session {id} is not claimed")));
+            return Err(not_claimed(id));
         }
         match (&state.abort, body.hook) {
             (Some(order), Some(hook)) => order.report(caller, hook),

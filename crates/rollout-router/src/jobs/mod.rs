@@ -10,7 +10,7 @@ pub use slots::Stale;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -29,6 +29,7 @@ pub(crate) struct Job {
     slots: Mutex<Slots>,
     pub(crate) outcomes: Mutex<Outcomes>,
     idle_claims: AtomicUsize,
+    agents_loaded: AtomicBool,
     /// Sessions whose launchers have been told to abort since admission was closed.
     pub(crate) aborting: Mutex<Vec<Held>>,
     /// There is a session to claim, or a fence closed or opened.
@@ -83,6 +84,16 @@ impl Job {
 
     pub(crate) fn idle_claims(&self) -> usize {
         self.idle_claims.load(Ordering::Relaxed)
+    }
+
+    /// An agent has been loaded, or runs.
+    pub(crate) fn note_loaded_agent(&self) {
+        self.agents_loaded.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether an agent of the job has ever been loaded, as far as launchers say so.
+    pub(crate) fn agents_loaded(&self) -> bool {
+        self.agents_loaded.load(Ordering::Relaxed)
     }
 
     /// Counts a launcher that waits, until the guard goes.

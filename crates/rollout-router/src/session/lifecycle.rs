@@ -25,6 +25,14 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
+    /// Whether the agent ran, and what it made of the session counts.
+    pub(crate) fn is_result(self) -> bool {
+        match self {
+            Self::Completed | Self::AgentFailed | Self::Deadline => true,
+            Self::Aborted | Self::InfraFailed => false,
+        }
+    }
+
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Completed => "completed",

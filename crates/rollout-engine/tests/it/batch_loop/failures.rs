@@ -204,3 +204,26 @@ fn an_agent_that_can_be_started_nowhere_ends_the_job_soon() {
     rig.end_sample(key, SampleEnd::Setup { cause });
     assert!(rig.engine.progress().tearing_down);
 }
+
+fn unusable() -> SampleEnd {
+    SampleEnd::Unusable {
+        cause: "agent_not_loaded".into(),
+        problem: "the agent cannot be loaded: SyntaxError: invalid syntax".into(),
+    }
+}
+
+#[test]
+fn an_agent_that_is_broken_everywhere_ends_the_job_with_the_third_try() {
+    let mut rig = Rig::start(EngineConfig::new(100, 4, 1000));
+    rig.load_all();
+    let keys = rig.generating();
+    rig.end_sample(keys[0], unusable());
+    rig.end_sample(keys[1], unusable());
+    rig.finish_sample(keys[2]);
+    rig.end_sample(keys[3], unusable());
+    rig.end_sample(keys[4], unusable());
+    let tearing_down = rig.engine.progress().tearing_down;
+    assert!(!tearing_down, "one sample got through in between");
+    rig.end_sample(keys[5], unusable());
+    assert!(rig.engine.progress().tearing_down);
+}
