@@ -1,13 +1,10 @@
 //! Ends that come from outside: deadlines, refusals, agents that do not want to end, pods that are told to.
 
-use std::time::Duration;
-
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use serde_json::json;
-use tokio::time::Instant;
+use serde_json::{Value, json};
 
 use crate::{
     pod::{ONE, Pod, REUSED, Shape, eventually, lives},
@@ -106,18 +103,12 @@ async fn a_client_that_retries_a_refusal_sixty_times_is_gone_with_the_drains_end
     router.chats(1).await;
     router.fence();
     router.chats(2).await;
-    let drain = Duration::from_millis(300);
-    let event = json!({"event": "abort", "abort_id": "a1", "timeout_seconds": 10, "drain_seconds": drain.as_secs_f64(), "args": {}});
+    let event = json!({"event": "abort", "abort_id": "a1", "timeout_seconds": 10, "drain_seconds": 0.3, "args": {}});
     router.abort(&[&id], &event);
-    let told = Instant::now();
+    // Its sixty tries take a minute, twice as long as a result is waited for here: what ends it is the drain's end.
     let result = router.result(&id).await;
-    // A bound of the product, far above what it takes: one second after the drain's end.
-    assert!(
-        told.elapsed() < drain + Duration::from_secs(1),
-        "{:?}",
-        told.elapsed()
-    );
     assert_eq!(result["outcome"], "aborted", "{result:#}");
+    assert_eq!(result["exit_code"], Value::Null, "{result:#}");
     assert!(pod.ended_well().await);
 }
 

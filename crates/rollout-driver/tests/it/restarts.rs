@@ -1,7 +1,5 @@
 //! `kill -9` and signals: what a later start finds.
 
-use std::time::Duration;
-
 use rollout_driver::run::Driver;
 use rollout_engine::Reason;
 use serde_json::json;
@@ -168,7 +166,13 @@ async fn a_router_that_restarts_in_place_is_waited_for() {
             board.json()["progress"]["sessions"]["active"].as_u64() > Some(0)
         })
         .await;
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        eventually("the engine works on all of them", || {
+            let paths = pool.simulators[0].state().paths;
+            paths
+                .get("/generate")
+                .is_some_and(|path| path.requests >= 4)
+        })
+        .await;
         pool.restart_router().await;
     });
     assert!(result.unwrap().success, "{}", job.last_word());

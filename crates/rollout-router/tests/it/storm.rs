@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sglang_simulator::{Fault, FaultKind};
 use tokio::task::JoinSet;
 
-use crate::support::{Answer, Bed, JOB, engine_config, in_time, user};
+use crate::support::{Answer, Bed, JOB, engine_config, eventually, in_time, user};
 
 const CHAT: &str = "/v1/chat/completions";
 const OTHER: &str = "other";
@@ -244,7 +244,9 @@ async fn nothing_is_left_after_a_storm() {
     storm.spawn(fences(Arc::clone(&bed)));
     let dies = Arc::clone(&bed);
     storm.spawn(async move {
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        let in_the_middle =
+            || left.load(Ordering::Relaxed) < usize::try_from(SESSIONS / 2).unwrap();
+        eventually("half of the sessions are claimed", in_the_middle).await;
         dies.engines[3].simulator.kill();
     });
     let all = async {
