@@ -93,6 +93,15 @@ impl Place {
         self.invalid(&[Location::Body.no_object(body)])
     }
 
+    /// The object that a request of an OpenAI route brings.
+    pub(super) async fn json_object(
+        &self,
+        request: Request,
+    ) -> Result<Map<String, Value>, ApiError> {
+        require_json(&request)?;
+        self.object(&read(request).await?)
+    }
+
     /// A body that must be a JSON object.
     pub(super) fn object(&self, body: &[u8]) -> Result<Map<String, Value>, ApiError> {
         if body.is_empty() {
@@ -130,7 +139,7 @@ pub(super) async fn read(request: Request) -> Result<Bytes, ApiError> {
 }
 
 /// The OpenAI routes take nothing but JSON.
-pub(super) fn require_json(request: &Request) -> Result<(), ApiError> {
+fn require_json(request: &Request) -> Result<(), ApiError> {
     let content_type = request
         .headers()
         .get(CONTENT_TYPE)

@@ -8,7 +8,7 @@ use axum::response::Response;
 use serde_json::{Map, Value, json};
 
 use super::App;
-use super::body::{self, Place};
+use super::body::Place;
 use super::chat::render;
 use super::reply::{self, ApiError};
 
@@ -30,8 +30,7 @@ fn refuse(message: impl Display) -> ApiError {
 /// Text, texts, or messages to ids.
 pub(super) async fn tokenize(app: Arc<App>, request: Request) -> Response {
     let answer = async {
-        body::require_json(&request)?;
-        let fields = TOKENIZE.object(&body::read(request).await?)?;
+        let fields = TOKENIZE.json_object(request).await?;
         let encode = |text: &str| app.tokenizer.encode(text).map_err(refuse);
         let (tokens, count) = match (fields.get("prompt"), fields.get("messages")) {
             (Some(Value::String(text)), _) => one(encode(text)?),
@@ -77,8 +76,7 @@ fn one(ids: Vec<u32>) -> (Value, Value) {
 /// Ids, or lists of them, to text.
 pub(super) async fn detokenize(app: Arc<App>, request: Request) -> Response {
     let answer = async {
-        body::require_json(&request)?;
-        let fields = DETOKENIZE.object(&body::read(request).await?)?;
+        let fields = DETOKENIZE.json_object(request).await?;
         let skip = fields
             .get("skip_special_tokens")
             .and_then(Value::as_bool)

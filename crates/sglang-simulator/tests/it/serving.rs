@@ -40,13 +40,12 @@ async fn serve(config: Config) -> Served {
 impl Served {
     async fn generate(&self, rid: &str, tokens: u32) -> reqwest::Result<Value> {
         let body = json!({"rid": rid, "input_ids": [1, 5], "sampling_params": {"max_new_tokens": tokens, "ignore_eos": true}});
-        let response = self
-            .client
-            .post(format!("{}/generate", self.url))
-            .json(&body)
-            .send()
-            .await?;
-        response.json().await
+        self.post_generate(&body).await?.json().await
+    }
+
+    async fn post_generate(&self, body: &Value) -> reqwest::Result<reqwest::Response> {
+        let request = self.client.post(format!("{}/generate", self.url));
+        request.json(body).send().await
     }
 
     async fn get(&self, path: &str) -> reqwest::Response {
@@ -114,13 +113,7 @@ async fn a_refusal_is_a_closed_connection_and_a_cut_is_half_a_body() {
         .simulator
         .add_fault(Fault::new("/generate", FaultKind::CutBody));
     let body = json!({"input_ids": [1, 5], "sampling_params": {"max_new_tokens": 2}});
-    let response = served
-        .client
-        .post(format!("{}/generate", served.url))
-        .json(&body)
-        .send()
-        .await
-        .unwrap();
+    let response = served.post_generate(&body).await.unwrap();
     assert_eq!(response.status(), 200);
     assert!(response.bytes().await.is_err());
 }
@@ -143,13 +136,7 @@ async fn the_end_waits_for_what_is_in_flight() {
 async fn a_client_that_leaves_a_stream_ends_its_request() {
     let served = serve(Config::default()).await;
     let body = json!({"rid": "s", "input_ids": [1, 5], "stream": true, "sampling_params": {"max_new_tokens": 20_000, "ignore_eos": true}});
-    let mut response = served
-        .client
-        .post(format!("{}/generate", served.url))
-        .json(&body)
-        .send()
-        .await
-        .unwrap();
+    let mut response = served.post_generate(&body).await.unwrap();
     response.chunk().await.unwrap().expect("a first event");
     drop(response);
     served.in_flight(0).await;

@@ -13,7 +13,7 @@ use axum::extract::Request;
 use axum::response::Response;
 
 use super::App;
-use super::body::{self, Place};
+use super::body::Place;
 use super::generate;
 use super::openai::as_openai;
 use super::reply::{self, ApiError};
@@ -28,17 +28,12 @@ const PLACE: Place = Place {
 
 /// Answers `/v1/chat/completions`.
 pub(super) async fn handle(app: Arc<App>, request: Request) -> Response {
-    match answer(app, request).await {
-        Ok(response) => response,
-        Err(error) => as_openai(error).into_response(),
-    }
+    let answer = answer(app, request).await;
+    answer.unwrap_or_else(|error| as_openai(error).into_response())
 }
 
 async fn answer(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
-    body::require_json(&request)?;
-    let bytes = body::read(request).await?;
-    let fields = PLACE.object(&bytes)?;
-    drop(bytes);
+    let fields = PLACE.json_object(request).await?;
     validate::check(&PLACE, &fields)?;
     let chat = request::ChatRequest::new(fields)?;
     let prepared = chat.prepare(&app)?;

@@ -14,8 +14,8 @@ const HIDDEN: Kind = Kind::Union(&[Kind::Bool, Kind::Literal(&["last"], "'last'"
 const TOOL: Kind = Kind::Object("Tool", &[required("function", Kind::By(check_function))]);
 
 const FUNCTION: [Field; 2] = [
-    required("name", Kind::Str),
     optional("description", Kind::Str),
+    required("name", Kind::Str),
 ];
 
 const TOOL_CHOICE: Kind = Kind::Union(&[

@@ -10,7 +10,7 @@ use axum::extract::Request;
 use axum::response::Response;
 
 use super::App;
-use super::body::{self, Place};
+use super::body::Place;
 use super::generate;
 use super::openai::{Fields, as_openai};
 use super::reply::{self, ApiError};
@@ -24,17 +24,12 @@ const PLACE: Place = Place {
 
 /// Answers `/v1/completions`.
 pub(super) async fn handle(app: Arc<App>, request: Request) -> Response {
-    match answer(app, request).await {
-        Ok(response) => response,
-        Err(error) => as_openai(error).into_response(),
-    }
+    let answer = answer(app, request).await;
+    answer.unwrap_or_else(|error| as_openai(error).into_response())
 }
 
 async fn answer(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
-    body::require_json(&request)?;
-    let bytes = body::read(request).await?;
-    let fields = PLACE.object(&bytes)?;
-    drop(bytes);
+    let fields = PLACE.json_object(request).await?;
     validate::check(&fields)?;
     let wanted = CompletionRequest(Fields(fields));
     let prepared = wanted.prepare(&app)?;
