@@ -354,9 +354,8 @@ impl Finder<'_> {
             return Ok(Content::Bytes(lines.collect::<String>().into_bytes()));
         }
         if let Some(claim) = &dataset.persistent_volume_claim {
-            return Ok(Content::File(
-                self.volume("spec.dataset.persistentVolumeClaim", claim)?,
-            ));
+            let field = "spec.dataset.persistentVolumeClaim";
+            return one_file(field, self.volume(field, claim)?);
         }
         let url = dataset.url.as_deref().unwrap_or_default();
         let Some(path) = url.strip_prefix("file://") else {
@@ -374,8 +373,19 @@ impl Finder<'_> {
             path: path.display().to_string(),
             source,
         };
-        Ok(Content::File(path.canonicalize().map_err(read)?))
+        one_file("spec.dataset.url", path.canonicalize().map_err(read)?)
     }
+}
+
+fn one_file(field: &'static str, path: PathBuf) -> Result<Content, InputError> {
+    if path.is_dir() {
+        return Err(InputError::Read {
+            field,
+            path: path.display().to_string(),
+            source: io::ErrorKind::IsADirectory.into(),
+        });
+    }
+    Ok(Content::File(path))
 }
 
 /// The keys of a `ConfigMap`, texts and binary data alike.

@@ -15,8 +15,9 @@ use tokio_util::sync::CancellationToken;
 use super::{
     agents::{self, RouterUrls},
     last_word::LastWord,
+    log::Log,
     progress::{Display, Status, say},
-    service::{Process, ServiceError, Spec, keep_running, tail},
+    service::{Process, ServiceError, Spec, keep_running},
     setup::Setup,
     workdir::shown,
 };
@@ -178,22 +179,35 @@ async fn drive(
     let mut crashes = 0;
     loop {
         let spec = setup.driver_spec(config);
-        let driver = Process::start(&spec).await?;
-        match watch_driver(limits, driver, services, signals, display).await? {
+        let log = Log::of(&spec.log);
+        let end = match Process::start(&spec).await {
+            Ok(driver) => watch_driver(limits, driver, services, signals, display).await?,
+            Err(ServiceError::Dies { status, .. }) => {
+                DriverEnd::Crashed(format!("{status} before it listened"))
+            }
+            Err(error) => {
+                let origin = setup.origin_of_rows(&error.to_string());
+                return Err(match origin {
+                    Some(origin) => anyhow::anyhow!("{error}; {origin}"),
+                    None => error.into(),
+                });
+            }
+        };
+        match end {
             DriverEnd::Decided => return Ok(End::Decided(Box::new(setup.last_word()?))),
             DriverEnd::Interrupted => return Ok(End::Interrupted),
             DriverEnd::Deadline => return Ok(End::Deadline),
             DriverEnd::Crashed(status) => {
                 crashes += 1;
                 if crashes > setup.backoff_limit {
-                    return Ok(End::Crashed(format!(
-                        "{status}; its log ends with:\n{}",
-                        tail(&spec.log)
-                    )));
+                    let times = format!("ended {crashes} times, at last with {status}");
+                    return Ok(End::Crashed(log.ended(&times)));
                 }
+                let why = log.reason().map(|reason| format!(": {reason}"));
                 display.say(&format!(
-                    "the driver ended with {status} and is started again ({crashes} of {})",
-                    setup.backoff_limit
+                    "the driver ended with {status} and is started again ({crashes} of {}){}",
+                    setup.backoff_limit,
+                    why.unwrap_or_default()
                 ));
             }
         }
@@ -335,7 +349,6 @@ impl Signals {
 
 fn report(setup: &Setup, end: End, notice: Option<String>) -> anyhow::Result<ExitCode> {
     let output = shown(&setup.work.output);
-    let where_to_look = where_to_look(setup, notice);
     match end {
         End::Decided(word) if word.outcome.success => {
             say(&format!(
@@ -347,17 +360,17 @@ fn report(setup: &Setup, end: End, notice: Option<String>) -> anyhow::Result<Exi
             }
             Ok(ExitCode::SUCCESS)
         }
-        End::Decided(word) => anyhow::bail!(
-            "{}: {} ({where_to_look})",
-            word.outcome.reason,
-            word.outcome.message
-        ),
-        End::Deadline => anyhow::bail!(
-            "DeadlineExceeded: the job took longer than activeDeadlineSeconds ({where_to_look})"
-        ),
-        End::Crashed(status) => {
-            anyhow::bail!("BackoffLimitExceeded: the driver ended with {status}")
+        End::Decided(word) => {
+            let message = &word.outcome.message;
+            let look = where_to_look(setup, notice, message);
+            anyhow::bail!("{}: {message} ({look})", word.outcome.reason)
         }
+        End::Deadline => {
+            let message = "the job took longer than activeDeadlineSeconds";
+            let look = where_to_look(setup, notice, message);
+            anyhow::bail!("DeadlineExceeded: {message} ({look})")
+        }
+        End::Crashed(said) => anyhow::bail!("BackoffLimitExceeded: driver: {said}"),
         End::Interrupted => {
             say(&format!(
                 "interrupted; the same command with --output {output} goes on from here"
@@ -368,8 +381,9 @@ fn report(setup: &Setup, end: End, notice: Option<String>) -> anyhow::Result<Exi
 }
 
 /// What helps to understand a failure: sessions that waited in vain, what there is, and the logs of the user's own code.
-fn where_to_look(setup: &Setup, notice: Option<String>) -> String {
+fn where_to_look(setup: &Setup, notice: Option<String>, message: &str) -> String {
     let mut parts: Vec<String> = notice.into_iter().collect();
+    parts.extend(setup.origin_of_rows(message));
     parts.push(format!("what was kept is in {}", shown(&setup.work.output)));
     let own_code = [
         (setup.pods.is_some(), "agents", "agent-*.log"),

@@ -16,6 +16,7 @@ mod environment;
 mod inputs;
 mod job;
 mod last_word;
+mod log;
 mod patience;
 mod pod;
 mod progress;

@@ -5,9 +5,8 @@
 //! runs in a process group of its own: a Ctrl-C at the terminal reaches only us, and we end the children in order.
 
 use std::{
-    fs::{self, File, OpenOptions},
     io,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{ExitStatus, Stdio},
     time::Duration,
 };
@@ -25,7 +24,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::environment::Environment;
+use super::{environment::Environment, log::Log};
 
 /// How long a child may take until it says where it listens.
 const READY_DEADLINE: Duration = Duration::from_secs(30);
@@ -33,31 +32,35 @@ const READY_DEADLINE: Duration = Duration::from_secs(30);
 /// A child that ran this long counts as healthy: its restarts are forgiven.
 const HEALTHY_AFTER: Duration = Duration::from_mins(1);
 
-/// Bytes of a log that an error shows.
-const LOG_TAIL: usize = 2048;
+/// How long a child may take to end once it has closed its standard output.
+const END_DEADLINE: Duration = Duration::from_secs(5);
 
 /// A failure to run a child.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ServiceError {
     #[error("start {name}")]
     Start { name: String, source: io::Error },
-    #[error("{name} {problem}; its log ({log}) ends with:\n{tail}")]
-    NotReady {
-        name: String,
-        problem: String,
-        log: String,
-        tail: String,
-    },
-    #[error(
-        "{name} ended with {status} {restarts} times in a row; its log ({log}) ends with:\n{tail}"
-    )]
-    KeepsFailing {
+    /// It ended by itself before it listened, and has said why.
+    #[error("{name}: {said}")]
+    Refuses { name: String, said: String },
+    /// It was ended before it listened, or crashed.
+    #[error("{name}: {said}")]
+    Dies {
         name: String,
         status: String,
-        restarts: u32,
-        log: String,
-        tail: String,
+        said: String,
     },
+    #[error("{name}: {said}")]
+    NotReady { name: String, said: String },
+    #[error("{name}: {said}")]
+    KeepsFailing { name: String, said: String },
+}
+
+impl ServiceError {
+    /// Whether another start may help: `kill -9` is a normal event.
+    pub(super) fn is_crash(&self) -> bool {
+        matches!(self, Self::Dies { .. })
+    }
 }
 
 /// What to start.
@@ -96,11 +99,12 @@ impl Process {
             name: spec.name.clone(),
             source,
         };
-        let log = open_log(&spec.log).map_err(start_error)?;
+        let log = Log::of(&spec.log);
+        let file = log.open().map_err(start_error)?;
         let output = if spec.announces {
             Stdio::piped()
         } else {
-            Stdio::from(log.try_clone().map_err(start_error)?)
+            Stdio::from(file.try_clone().map_err(start_error)?)
         };
         let mut command = Command::new(&spec.program);
         if let Some(environment) = &spec.environment {
@@ -113,7 +117,7 @@ impl Process {
             .args(&spec.args)
             .stdin(Stdio::piped())
             .stdout(output)
-            .stderr(Stdio::from(log))
+            .stderr(Stdio::from(file))
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
@@ -131,16 +135,10 @@ impl Process {
         }
         let announcement = match child.stdout.take() {
             None => Value::Null,
-            Some(output) => {
-                announcement(output)
-                    .await
-                    .map_err(|problem| ServiceError::NotReady {
-                        name: spec.name.clone(),
-                        problem,
-                        log: spec.log.display().to_string(),
-                        tail: tail(&spec.log),
-                    })?
-            }
+            Some(output) => match announcement(output).await {
+                Ok(announcement) => announcement,
+                Err(silence) => return Err(silence.explain(&spec.name, &mut child, &log).await),
+            },
         };
         let pid =
             Pid::from_raw(i32::try_from(id).map_err(|error| start_error(io::Error::other(error)))?);
@@ -176,19 +174,51 @@ impl Process {
     }
 }
 
-/// Reads the line that says where a child listens, or says why there is none.
-async fn announcement(output: ChildStdout) -> Result<Value, String> {
-    let mut lines = BufReader::new(output).lines();
-    match timeout(READY_DEADLINE, lines.next_line()).await {
-        Err(_) => Err(format!(
-            "did not say within {} s where it listens",
-            READY_DEADLINE.as_secs()
-        )),
-        Ok(Err(error)) => Err(format!("cannot be heard: {error}")),
-        Ok(Ok(None)) => Err("ended before it said where it listens".to_owned()),
-        Ok(Ok(Some(line))) => serde_json::from_str(&line)
-            .map_err(|_| format!("said '{line}' in place of where it listens")),
+/// Why there is no line that says where a child listens.
+enum Silence {
+    /// Its standard output is closed.
+    Ended,
+    /// What is wrong.
+    Problem(String),
+}
+
+impl Silence {
+    async fn explain(self, name: &str, child: &mut Child, log: &Log) -> ServiceError {
+        let name = name.to_owned();
+        if let Self::Problem(problem) = self {
+            let said = log.ended(&problem);
+            return ServiceError::NotReady { name, said };
+        }
+        let status = match timeout(END_DEADLINE, child.wait()).await {
+            Ok(Ok(status)) => status.to_string(),
+            _ => "a closed standard output".to_owned(),
+        };
+        let said = log.ended(&format!(
+            "ended with {status} before it said where it listens"
+        ));
+        match log.reason() {
+            Some(_) => ServiceError::Refuses { name, said },
+            None => ServiceError::Dies { name, status, said },
+        }
     }
+}
+
+/// Reads the line that says where a child listens.
+async fn announcement(output: ChildStdout) -> Result<Value, Silence> {
+    let mut lines = BufReader::new(output).lines();
+    let line = match timeout(READY_DEADLINE, lines.next_line()).await {
+        Ok(Ok(Some(line))) => line,
+        Ok(Ok(None)) => return Err(Silence::Ended),
+        Ok(Err(error)) => return Err(Silence::Problem(format!("cannot be heard: {error}"))),
+        Err(_) => {
+            return Err(Silence::Problem(format!(
+                "did not say within {} s where it listens",
+                READY_DEADLINE.as_secs()
+            )));
+        }
+    };
+    serde_json::from_str(&line)
+        .map_err(|_| Silence::Problem(format!("said '{line}' in place of where it listens")))
 }
 
 /// Keeps a child running until `cancel`, then stops it within `grace`.
@@ -206,6 +236,7 @@ pub(super) async fn keep_running(
     let mut last = Value::Null;
     loop {
         let current = spec(&last);
+        let log = Log::of(&current.log);
         let started = Instant::now();
         let status = match Process::start(&current).await {
             Ok(mut process) => {
@@ -219,20 +250,22 @@ pub(super) async fn keep_running(
                     status = process.wait() => status.map_or_else(|error| error.to_string(), |status| status.to_string()),
                 }
             }
-            Err(error) if restarts == 0 => return Err(error),
+            Err(error) if restarts >= limit || (restarts == 0 && !error.is_crash()) => {
+                return Err(error);
+            }
             Err(error) => error.to_string(),
         };
         if started.elapsed() > HEALTHY_AFTER {
             restarts = 0;
         }
         if restarts >= limit {
-            let (log, tail) = (current.log.display().to_string(), tail(&current.log));
+            let times = format!(
+                "ended {} times in a row, at last with {status}",
+                restarts + 1
+            );
             return Err(ServiceError::KeepsFailing {
                 name: current.name,
-                status,
-                restarts,
-                log,
-                tail,
+                said: log.ended(&times),
             });
         }
         tracing::warn!(name = current.name, status, "ended and is started again");
@@ -243,20 +276,4 @@ pub(super) async fn keep_running(
             () = sleep(pause) => {}
         }
     }
-}
-
-/// Opens a log file for appending.
-pub(super) fn open_log(path: &Path) -> io::Result<File> {
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent)?;
-    }
-    OpenOptions::new().create(true).append(true).open(path)
-}
-
-/// The end of a log file, for an error message.
-pub(super) fn tail(path: &Path) -> String {
-    let text = fs::read(path).unwrap_or_default();
-    String::from_utf8_lossy(&text[text.len().saturating_sub(LOG_TAIL)..])
-        .trim_end()
-        .to_owned()
 }

@@ -25,6 +25,7 @@ use crate::api::{
     job::Output,
     manifest::{self, Purpose},
     support::Context as Target,
+    values::ConfigMapKeyRef,
 };
 
 /// A job that is ready to be started.
@@ -61,7 +62,13 @@ pub(super) async fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
         .await?
         .unwrap_or_else(|| PathBuf::from("python3"));
     let spec_value = inputs::spec_value(&inputs.spec);
-    let dataset_sha256 = inputs.dataset.sha256().context("read the data set")?;
+    let dataset_sha256 = inputs.dataset.sha256().with_context(|| {
+        let file = match &inputs.dataset {
+            Content::File(path) => path.display().to_string(),
+            Content::Bytes(_) => String::new(),
+        };
+        format!("cannot read the data set {file}")
+    })?;
     let job = Job {
         name: &inputs.name,
         namespace: &inputs.namespace,
@@ -187,6 +194,21 @@ fn read_inputs(args: &Args) -> anyhow::Result<Option<Inputs>> {
         args.job.as_deref(),
         &volumes,
     )?))
+}
+
+impl Setup {
+    /// Where the rows come from, for a message that names the file which they were written to.
+    pub(super) fn origin_of_rows(&self, message: &str) -> Option<String> {
+        let file = self.dataset.display().to_string();
+        if matches!(self.inputs.dataset, Content::File(_)) || !message.contains(&file) {
+            return None;
+        }
+        let origin = match &self.inputs.spec.dataset.config_map {
+            Some(ConfigMapKeyRef { name, key }) => format!("the key {key} of ConfigMap {name}"),
+            None => "spec.dataset.inline".to_owned(),
+        };
+        Some(format!("{} is {origin}", shown(&self.dataset)))
+    }
 }
 
 /// Where a manifest wants its samples.

@@ -1,0 +1,176 @@
+//! A driver that ends before it listens: the first thing that a person reads is why, with the file or directory.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    MATH,
+    run::{self, AGENT, Run, tempdir},
+};
+
+/// What a run of a manifest says about its failure: everything from the word `error` on, with the home of the test taken out.
+async fn failure(home: &Path, manifest: &str, more: &[&str]) -> String {
+    let ended = Run::start_with(manifest, &home.join("out"), more)
+        .end()
+        .await;
+    assert_eq!(ended.code, Some(1), "{}", ended.talk);
+    let said: Vec<&str> = ended
+        .talk
+        .lines()
+        .skip_while(|line| !line.starts_with("error: "))
+        .collect();
+    said.join("\n")
+        .replace(&home.canonicalize().unwrap().display().to_string(), "HOME")
+}
+
+/// A manifest in the home, made from the agent's.
+fn changed(home: &Path, change: impl Fn(String) -> String) -> String {
+    let path = home.join("job.yaml");
+    let text = fs::read_to_string(AGENT).unwrap();
+    let new = change(text.clone());
+    assert_ne!(new, text);
+    fs::write(&path, new).unwrap();
+    path.display().to_string()
+}
+
+#[tokio::test]
+async fn an_empty_data_set() {
+    let home = tempdir();
+    let manifest = changed(home.path(), |text| {
+        let (objects, _rows) = text.split_once("  train.jsonl: |\n").unwrap();
+        format!("{objects}  train.jsonl: \"\\n\\n\"\n")
+    });
+    insta::assert_snapshot!(failure(home.path(), &manifest, &[]).await, @"error: driver: the data set HOME/out/.rollout/dataset.jsonl is empty: it has no rows (it ended with exit status: 1 before it said where it listens; its log: HOME/out/.rollout/logs/driver.log); HOME/out/.rollout/dataset.jsonl is the key train.jsonl of ConfigMap files");
+}
+
+/// The agent's manifest with its rows in a file.
+fn of_url(home: &Path, file: &Path) -> String {
+    let url = format!("url: file://{}", file.display());
+    changed(home, |text| {
+        text.replace("configMap: {name: files, key: train.jsonl}", &url)
+    })
+}
+
+#[tokio::test]
+async fn a_slice_beyond_the_end_of_the_data_set() {
+    let home = tempdir();
+    let manifest = changed(home.path(), |text| {
+        text.replace(
+            "    labelKey: label\n",
+            "    labelKey: label\n    slice: \"[64:]\"\n",
+        )
+    });
+    insta::assert_snapshot!(failure(home.path(), &manifest, &[]).await, @"error: driver: the slice [64:] is outside the data set HOME/out/.rollout/dataset.jsonl of 10 rows (it ended with exit status: 1 before it said where it listens; its log: HOME/out/.rollout/logs/driver.log); HOME/out/.rollout/dataset.jsonl is the key train.jsonl of ConfigMap files");
+}
+
+#[tokio::test]
+async fn a_data_set_that_cannot_be_read() {
+    let home = tempdir();
+    let manifest = of_url(home.path(), &home.path().join("absent.jsonl"));
+    insta::assert_snapshot!(failure(home.path(), &manifest, &[]).await, @"error: spec.dataset.url: HOME/absent.jsonl: No such file or directory (os error 2)");
+    let manifest = of_url(home.path(), home.path());
+    insta::assert_snapshot!(failure(home.path(), &manifest, &[]).await, @"error: spec.dataset.url: HOME: is a directory");
+}
+
+#[tokio::test]
+async fn a_volume_that_is_missing() {
+    let home = tempdir();
+    let manifest = changed(home.path(), |text| {
+        let claim = "persistentVolumeClaim: {claimName: prompts, path: train.jsonl}";
+        text.replace("configMap: {name: files, key: train.jsonl}", claim)
+    });
+    insta::assert_snapshot!(failure(home.path(), &manifest, &[]).await, @"error: spec.dataset.persistentVolumeClaim: without a cluster the claim 'prompts' is a directory: say which with --volume prompts=DIR");
+    let volume = format!("prompts={}", home.path().join("absent").display());
+    let failure = failure(home.path(), &manifest, &["--volume", &volume]).await;
+    insta::assert_snapshot!(failure, @"error: spec.dataset.persistentVolumeClaim: HOME/absent/train.jsonl: No such file or directory (os error 2)");
+}
+
+/// A directory of a finished job, which can be harmed.
+struct Finished {
+    home: tempfile::TempDir,
+}
+
+impl Finished {
+    async fn job() -> Self {
+        let home = tempdir();
+        let ended = Run::start(MATH, &home.path().join("out")).end().await;
+        assert_eq!(ended.code, Some(0), "{}", ended.talk);
+        Self { home }
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.home.path().join("out").join(file)
+    }
+
+    /// What the next start says.
+    async fn failure(&self) -> String {
+        failure(self.home.path(), MATH, &[]).await
+    }
+}
+
+#[tokio::test]
+async fn a_ledger_that_cannot_be_used() {
+    let job = Finished::job().await;
+    let ledger = job.path(".rollout/ledger/ledger.sqlite");
+    let sound = fs::read(&ledger).unwrap();
+
+    // The user version is in the header, which every page cache begins with.
+    let mut newer = sound.clone();
+    newer[60..64].copy_from_slice(&99_u32.to_be_bytes());
+    fs::write(&ledger, newer).unwrap();
+    insta::assert_snapshot!(job.failure().await, @"error: driver: the ledger HOME/out/.rollout/ledger/ledger.sqlite has version 99, this driver reads version 1 (it ended with exit status: 1 before it said where it listens; its log: HOME/out/.rollout/logs/driver.log)");
+
+    fs::write(&ledger, "no database at all, but some text").unwrap();
+    insta::assert_snapshot!(job.failure().await, @"error: driver: the ledger HOME/out/.rollout/ledger is damaged: file is not a database; move it away to begin anew (it ended with exit status: 1 before it said where it listens; its log: HOME/out/.rollout/logs/driver.log)");
+
+    fs::write(&ledger, &sound).unwrap();
+    assert_eq!(Run::start(MATH, &job.path("")).end().await.code, Some(0));
+}
+
+#[tokio::test]
+async fn an_output_directory_of_another_job() {
+    let job = Finished::job().await;
+    let stamp = job.path(".rollout/output.json");
+    let text = fs::read_to_string(&stamp).unwrap();
+    let owner: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let uid = owner["job"]["uid"].as_str().unwrap();
+    fs::write(&stamp, text.replace(uid, "uid-of-another")).unwrap();
+    insta::assert_snapshot!(job.failure().await.replace(uid, "UID"), @"error: driver: output: HOME/out is the output of job default/math (uid uid-of-another), not of default/math (uid UID); choose another output directory (it ended with exit status: 1 before it said where it listens; its log: HOME/out/.rollout/logs/driver.log)");
+
+    fs::remove_file(&stamp).unwrap();
+    insta::assert_snapshot!(job.failure().await, @"error: driver: output: HOME/out holds manifest.json, but no record of the job that wrote it; choose another output directory (it ended with exit status: 1 before it said where it listens; its log: HOME/out/.rollout/logs/driver.log)");
+}
+
+#[tokio::test]
+async fn a_file_of_the_output_that_is_lost() {
+    let job = Finished::job().await;
+    fs::remove_file(job.path("samples-0.jsonl")).unwrap();
+    fs::remove_dir_all(job.path(".rollout/ledger")).unwrap();
+    insta::assert_snapshot!(job.failure().await, @"error: driver: output: HOME/out/samples-0.jsonl is not the file that manifest.json describes: it is missing; the ledger does not have its samples any more, so put the file back, or start over in an empty output directory (it ended with exit status: 1 before it said where it listens; its log: HOME/out/.rollout/logs/driver.log)");
+}
+
+#[tokio::test]
+async fn a_driver_that_is_killed_as_it_starts_is_started_again() {
+    let home = tempdir();
+    let output = home.path().join("out");
+    let mut run = Run::start(AGENT, &output);
+    run.kill_child(" driver ").await;
+    let ended = run.end().await;
+    assert_eq!(ended.code, Some(0), "{}", ended.talk);
+    assert!(ended.talk.contains("is started again"), "{}", ended.talk);
+    run::verify(&output).await;
+}
+
+#[tokio::test]
+async fn a_driver_that_fails_again_and_again_is_told_with_its_reason() {
+    let home = tempdir();
+    let manifest = changed(home.path(), |text| {
+        text.replace(
+            "  reward:\n    type: Math\n",
+            "  reward: {type: Plugin, plugin: {path: rewards.absent}}\n  plugins: {image: \"i:1\", code: {configMap: {name: files}}}\n  backoffLimit: 1\n",
+        ) + "  rewards.py: |\n    def score(args, sample):\n        return 1\n"
+    });
+    insta::assert_snapshot!(failure(home.path(), &manifest, &[]).await, @"error: BackoffLimitExceeded: driver: configuration: spec.reward: rewards.absent: ImportError: module 'rewards' (HOME/out/.rollout/code/plugins/rewards.py) has no function 'absent' (it ended 2 times, at last with exit status: 1; its log: HOME/out/.rollout/logs/driver.log)");
+}
