@@ -1,11 +1,14 @@
 //! What the objects of the files carry: rows of data sets and scripts of simulated engines, read by the readers of the programs that will
 //! read them, so that they say the same here and there.
 //!
-//! Rows inside a manifest are read in full, those of a `ConfigMap` of the same files too. Files and volumes are the driver's to read.
+//! Rows inside a manifest are read in full, those of a `ConfigMap` of the same files too: bad ones of these are named by line and column in
+//! the text of their key. Files and volumes are the driver's to read.
 //! A field that has an error of its own is left alone: that error comes first.
 
+use std::path::Path;
+
 use rollout_driver::config::{JobSpec, dataset_config};
-use rollout_driver::dataset::{Dataset as Rows, DatasetError, RowError};
+use rollout_driver::dataset::{Dataset as Rows, DatasetConfig, DatasetError, RowError, Source};
 use serde_json::Value;
 use sglang_simulator::Config;
 use sglang_simulator::replies::script::Rules;
@@ -83,29 +86,21 @@ impl Contents<'_> {
 
     /// Rows by the driver's own rules: keys, labels that the reward can compare, messages for agents.
     fn rows(&self, spec: &RolloutJobSpec) -> Vec<Finding> {
-        let at = "spec.dataset";
-        let (rows, source) = match self.given_rows(&spec.dataset) {
-            Some(Ok(given)) => given,
-            Some(Err(problem)) => {
-                return vec![self.error(&format!("{at}.configMap"), problem)];
-            }
-            None => return Vec::new(),
+        let Some(holder) = self.rows_in_files(&spec.dataset) else {
+            return Vec::new();
         };
-        let mut job = serde_json::to_value(spec).unwrap_or_default();
-        job["dataset"]["inline"] = Value::Array(rows);
         // What the driver cannot do yet has been said by then.
-        let Ok(config) = JobSpec::read(job).and_then(|job| dataset_config(&job, None)) else {
+        let Some(config) = holder.config(spec) else {
             return Vec::new();
         };
         let opened = match Rows::open(&config) {
             Ok(opened) => opened,
             Err(error) => {
                 let at = match error {
-                    DatasetError::Slice { .. } => format!("{at}.slice"),
-                    _ => source.path(None),
+                    DatasetError::Slice { .. } => "spec.dataset.slice".to_owned(),
+                    _ => holder.path(None),
                 };
-                let problem = error.to_string().replace("dataset.inline", &source.name());
-                return vec![self.error(&at, problem)];
+                return vec![self.error(&at, error.to_string())];
             }
         };
         let report = opened.check(SHOWN);
@@ -118,46 +113,26 @@ impl Contents<'_> {
         let mut found: Vec<Finding> = report
             .errors
             .iter()
-            .map(|error| self.finding(severity, &source.path(Some(error)), source.says(error)))
+            .map(|error| self.finding(severity, &holder.path(Some(error)), holder.says(error)))
             .collect();
         let more = report.bad.saturating_sub(report.errors.len() as u64);
         if more > 0 {
             let message = format!("{more} more of its {} rows cannot be used", report.rows);
-            found.push(self.finding(severity, &source.path(None), message));
+            found.push(self.finding(severity, &holder.path(None), message));
         }
         found
     }
 
-    /// The rows of a data set that are in these files, and where.
-    fn given_rows(&self, dataset: &Dataset) -> Option<Result<(Vec<Value>, Source), String>> {
-        if let Some(rows) = &dataset.inline {
-            let rows = rows.iter().map(|row| Value::Object(row.0.clone()));
-            return Some(Ok((rows.collect(), Source::Inline)));
+    /// Where the rows of a data set are, if that is in these files.
+    fn rows_in_files(&self, dataset: &Dataset) -> Option<Holder> {
+        if dataset.inline.is_some() {
+            return Some(Holder::Inline);
         }
         let reference = dataset.config_map.as_ref()?;
-        let text = self.text(reference)?;
-        let mut lines = Vec::new();
-        let mut rows = Vec::new();
-        for (position, line) in text.lines().enumerate() {
-            if line.trim().is_empty() {
-                continue;
-            }
-            match serde_json::from_str(line) {
-                Ok(row) => rows.push(row),
-                Err(error) => {
-                    let message = error.to_string();
-                    let message = message.split(" at line").next().unwrap_or_default();
-                    let (line, column) = (position + 1, error.column());
-                    return Some(Err(format!(
-                        "{}:{line}:{column}: invalid JSON: {message}; a row is one JSON object on one line",
-                        reference.key
-                    )));
-                }
-            }
-            lines.push(position + 1);
-        }
-        let key = reference.key.clone();
-        Some(Ok((rows, Source::Lines { key, lines })))
+        Some(Holder::ConfigMap {
+            key: reference.key.clone(),
+            text: self.text(reference)?,
+        })
     }
 
     fn pool(&self, spec: &SGLangPoolSpec, at: &str) -> Vec<Finding> {
@@ -259,45 +234,47 @@ fn of_script(problem: &str) -> String {
     }
 }
 
-/// Where rows come from.
-enum Source {
+/// What has the rows.
+enum Holder {
     /// `spec.dataset.inline`.
     Inline,
-    /// A key of a `ConfigMap`: the lines that are rows.
-    Lines { key: String, lines: Vec<usize> },
+    /// A key of a `ConfigMap`.
+    ConfigMap { key: String, text: String },
 }
 
-impl Source {
-    fn name(&self) -> String {
+impl Holder {
+    /// What the driver would make of it.
+    fn config(&self, spec: &RolloutJobSpec) -> Option<DatasetConfig> {
+        let job = JobSpec::read(serde_json::to_value(spec).ok()?).ok()?;
         match self {
-            Self::Inline => "dataset.inline".to_owned(),
-            Self::Lines { key, .. } => key.clone(),
+            Self::Inline => dataset_config(&job, None).ok(),
+            Self::ConfigMap { key, text } => {
+                let config = dataset_config(&job, Some(Path::new(key))).ok()?;
+                let source = Source::Text {
+                    name: key.clone(),
+                    text: text.clone(),
+                };
+                Some(DatasetConfig { source, ..config })
+            }
         }
     }
 
     /// The field to blame.
     fn path(&self, error: Option<&RowError>) -> String {
         match (self, error) {
-            (Self::Inline, Some(error)) => format!("spec.dataset.inline[{}]", row(error)),
+            // Rows of a manifest are counted from 1 where lines are meant.
+            (Self::Inline, Some(error)) => {
+                format!("spec.dataset.inline[{}]", error.location.line - 1)
+            }
             (Self::Inline, None) => "spec.dataset.inline".to_owned(),
-            (Self::Lines { .. }, _) => "spec.dataset.configMap".to_owned(),
+            (Self::ConfigMap { .. }, _) => "spec.dataset.configMap".to_owned(),
         }
     }
 
     fn says(&self, error: &RowError) -> String {
         match self {
             Self::Inline => error.problem.to_string(),
-            Self::Lines { key, lines } => {
-                let line = lines.get(row(error)).copied().unwrap_or_default();
-                format!("{key}:{line}: {}", error.problem)
-            }
+            Self::ConfigMap { .. } => error.to_string(),
         }
     }
-}
-
-/// The row of an error, from 0: rows are handed over one a line.
-fn row(error: &RowError) -> usize {
-    usize::try_from(error.location.line)
-        .unwrap_or(1)
-        .saturating_sub(1)
 }
