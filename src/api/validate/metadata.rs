@@ -60,7 +60,12 @@ pub(super) fn check(object: &Value) -> Vec<Violation> {
         found.push(Violation::error("metadata.name", "is required: a name"));
         return found;
     }
-    found.extend(schemaless::object_meta(metadata, "metadata"));
+    let mut written = metadata.clone();
+    if let Some(members) = written.as_object_mut() {
+        // The API server's own record of who wrote what: its keys are paths.
+        members.shift_remove("managedFields");
+    }
+    found.extend(schemaless::object_meta(&written, "metadata"));
     let named = ["name", "generateName"].iter().any(|field| {
         metadata[*field]
             .as_str()

@@ -165,3 +165,23 @@ fn what_is_written_as_yaml_is_read_as_the_same_value() {
     assert_eq!(read.findings, []);
     assert_eq!(read.documents[0].value, value);
 }
+
+/// As `kubectl get -o yaml --show-managed-fields` prints it, and as a controller sees it.
+#[test]
+fn what_the_api_server_adds_to_an_object_is_no_mistake() {
+    let object = json!({
+        "apiVersion": "rollout-operator.dev/v1alpha1",
+        "kind": "SGLangPool",
+        "metadata": {
+            "name": "pool", "namespace": "rl", "uid": "u", "resourceVersion": "1", "generation": 1,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "managedFields": [{
+                "manager": "rollout-operator-job", "operation": "Apply", "apiVersion": "rollout-operator.dev/v1alpha1",
+                "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:metadata": {"f:labels": {"f:team": {}}}, "f:spec": {"f:engine": {}}},
+            }],
+        },
+        "spec": {"engine": {"simulator": {}}},
+    });
+    assert_eq!(validate::validate(&object), []);
+}
