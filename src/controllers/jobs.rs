@@ -45,8 +45,7 @@ impl Jobs {
         let mut parts = Vec::new();
         let mut children = Children::default();
         let mut pods: Stores<Pod> = Vec::new();
-        let mut pools: Stores<Pool> = Vec::new();
-        let mut queues = Vec::new();
+        let mut everywhere = Vec::new();
         for part in shared.settings.scope.parts() {
             let (queue, waiting) = Queue::new(meta::JOB_KIND, Arc::clone(&shared.metrics));
             let api = typed(&shared.client, part.as_deref());
@@ -63,14 +62,18 @@ impl Jobs {
             starting.roots(roots);
             starting.children(kinds(), &ours(), labels::JOB, &mut children);
             pods.push((part.clone(), starting.pods(ours(), labels::JOB)));
-            pools.push((part.clone(), used_pools(&mut starting)));
-            queues.push((part, queue.clone()));
+            everywhere.push((part, queue.clone(), store.clone()));
             parts.push(Part {
                 store,
                 queue,
                 waiting,
             });
         }
+        let pools = used_pools(shared, watches, &everywhere);
+        let queues = everywhere
+            .into_iter()
+            .map(|(part, queue, _)| (part, queue))
+            .collect();
         let filled = filled(children.clone(), pods.clone(), pools.clone()).boxed();
         let drivers = Drivers::new().map_err(|error| {
             Error::call(
@@ -123,23 +126,38 @@ fn kinds() -> [(&'static str, ApiResource); 3] {
     ]
 }
 
-/// A pool wakes the jobs that use it.
-fn used_pools(starting: &mut Starting<'_, Job>) -> Store<Pool> {
-    let part = starting.part.clone();
-    let api = typed(&starting.shared.client, part.as_deref());
-    let watch = Watch::<Pool>::new(api, meta::POOL_KIND, part.as_deref(), None, ());
-    let store = watch.store();
-    let (queue, jobs) = (starting.queue.clone(), starting.roots.clone());
-    starting.spawn(watch, move |seen| match seen {
+/// A pool wakes the jobs that use it, in whatever namespace they are.
+fn used_pools(
+    shared: &Shared,
+    watches: &mut JoinSet<()>,
+    jobs: &[(Option<String>, Queue, Store<Job>)],
+) -> Stores<Pool> {
+    let mut stores = Vec::new();
+    for (part, ..) in jobs {
+        let api = typed(&shared.client, part.as_deref());
+        let watch = Watch::<Pool>::new(api, meta::POOL_KIND, part.as_deref(), None, ());
+        stores.push((part.clone(), watch.store()));
+        let jobs = jobs.to_vec();
+        let see = move |seen: Seen<'_, Pool>| {
+            for (_, queue, jobs) in &jobs {
+                wake_users(queue, jobs, &seen);
+            }
+        };
+        watches.spawn(watch.run(shared.reporting.clone(), see));
+    }
+    stores
+}
+
+fn wake_users(queue: &Queue, jobs: &Store<Job>, seen: &Seen<'_, Pool>) {
+    match seen {
         Seen::Object(pool) => {
             let pool = (pool.namespace().unwrap_or_default(), pool.name_any());
             for job in jobs.state_filter(|job: &Job| uses(job, &pool)) {
-                add(&queue, &*job);
+                add(queue, &*job);
             }
         }
-        Seen::List => all(&queue, &jobs),
-    });
-    store
+        Seen::List => all(queue, jobs),
+    }
 }
 
 /// Selects what was made for jobs.
@@ -174,6 +192,7 @@ fn context(
 ) -> Context {
     let calls = Calls::new(shared.client.clone(), shared.leadership.clone());
     let metrics = Arc::clone(&shared.metrics);
+    let parts: Vec<_> = queues.iter().map(|(part, _)| part.clone()).collect();
     Context {
         applier: Applier::new(calls.clone(), field_managers::JOB, Arc::clone(&metrics)),
         calls,
@@ -196,6 +215,10 @@ fn context(
                 .iter()
                 .find(|(part, _)| covers(part.as_deref(), namespace))?;
             store.get(&ObjectRef::new(name).within(namespace))
+        }),
+        looks_at: Box::new(move |namespace| {
+            let mut parts = parts.iter();
+            parts.any(|part| covers(part.as_deref(), namespace))
         }),
         queue: Arc::new(move |namespace, name| {
             for (_, queue) in queues

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{
     Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
     PropagationPolicy,
@@ -15,7 +15,7 @@ use super::status::{self, Target};
 use crate::api::meta::{field_managers, finalizers, labels};
 use crate::controllers::runtime::calls::{Calls, Effect, Identity};
 use crate::controllers::runtime::children::Children;
-use crate::controllers::runtime::prune;
+use crate::controllers::runtime::{prune, unread};
 use crate::controllers::{Class, Error};
 use crate::resources::{Object, names};
 
@@ -40,20 +40,10 @@ async fn some_at_once(all: Vec<BoxFuture<'_, Result<(), Error>>>) -> Result<(), 
 
 async fn create_one(calls: &Calls, uid: &str, pod: &Object) -> Result<(), Error> {
     let identity = Identity::of(&pod.value)?;
-    let text = identity.to_string();
-    let api = identity.api(calls.client());
-    let object: DynamicObject = serde_json::from_value(pod.value.clone())
-        .map_err(|error| Error::call("create", &text, kube::Error::SerdeError(error)))?;
-    let params = PostParams {
-        field_manager: Some(field_managers::JOB.to_owned()),
-        ..PostParams::default()
-    };
-    let made = calls
-        .call(Effect::Write, "create", &text, api.create(&params, &object))
-        .await;
-    match made {
-        Ok(_) => tracing::info!(object = %identity, "created"),
+    match send(calls, &identity, pod, &params()).await {
+        Ok(()) => tracing::info!(object = %identity, "created"),
         Err(error) if error.class() == Class::Conflict => {
+            let (text, api) = (identity.to_string(), identity.api(calls.client()));
             let found = calls
                 .call(Effect::Read, "read", &text, api.get_opt(&identity.name))
                 .await?;
@@ -65,6 +55,44 @@ async fn create_one(calls: &Calls, uid: &str, pod: &Object) -> Result<(), Error>
         Err(error) => return Err(error),
     }
     Ok(())
+}
+
+/// Whether the API server would take a Pod. Nothing is made.
+pub(super) async fn would_create(calls: &Calls, pod: &Object) -> Result<(), Error> {
+    let identity = Identity::of(&pod.value)?;
+    let params = PostParams {
+        dry_run: true,
+        ..params()
+    };
+    match send(calls, &identity, pod, &params).await {
+        // One of that name is there, or was a moment ago.
+        Err(error) if error.class() == Class::Conflict => Ok(()),
+        other => other,
+    }
+}
+
+async fn send(
+    calls: &Calls,
+    identity: &Identity,
+    pod: &Object,
+    params: &PostParams,
+) -> Result<(), Error> {
+    let text = identity.to_string();
+    let object: DynamicObject = serde_json::from_value(pod.value.clone())
+        .map_err(|error| Error::call("create", &text, kube::Error::SerdeError(error)))?;
+    let api = identity.api(calls.client());
+    let call = api.create(params, &object);
+    calls
+        .call(Effect::Write, "create", &text, call)
+        .await
+        .map(drop)
+}
+
+fn params() -> PostParams {
+    PostParams {
+        field_manager: Some(field_managers::JOB.to_owned()),
+        ..PostParams::default()
+    }
 }
 
 /// A Pod of that name must be this job's, and stay.
@@ -259,10 +287,10 @@ async fn delete_pool(calls: &Calls, target: &Target, pool: &Object) -> Result<()
     gone(answer.map(drop))
 }
 
-/// Settings of all attempts, and the Secret, which the operator cannot read.
+/// Settings of all attempts, and the Secret, which the operator may not read: somebody else's of that name stays.
 async fn delete_settings(calls: &Calls, target: &Target) -> Result<(), Error> {
-    let (client, namespace) = (calls.client(), &target.namespace);
-    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let namespace = &target.namespace;
+    let maps: Api<ConfigMap> = Api::namespaced(calls.client().clone(), namespace);
     let selector = format!(
         "{}={},{}={}",
         labels::APP_MANAGED_BY,
@@ -290,19 +318,16 @@ async fn delete_settings(calls: &Calls, target: &Target) -> Result<(), Error> {
             .await;
         gone(answer.map(drop))?;
     }
-    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    let name = names::secret(&target.name);
-    let object = format!("Secret {namespace}/{name}");
-    let params = DeleteParams::default();
-    let answer = calls
-        .call(
-            Effect::Write,
-            "delete",
-            &object,
-            secrets.delete(&name, &params),
-        )
-        .await;
-    gone(answer.map(drop))
+    let secret = json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": names::secret(&target.name),
+            "namespace": namespace,
+            "labels": {labels::APP_MANAGED_BY: labels::OPERATOR, labels::JOB_UID: target.uid},
+        },
+    });
+    unread::delete(calls, field_managers::JOB, &secret).await
 }
 
 fn pods(calls: &Calls, target: &Target) -> Api<Pod> {

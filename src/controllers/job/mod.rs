@@ -1,7 +1,7 @@
 //! `RolloutJob`: the driver of each attempt, agents' Pods by its demand, the end.
 //!
 //! ```text
-//! observe (caches, what the driver said) -> dereference (pool) -> validate -> plan (pure) -> status -> build, apply, create -> delete, release
+//! observe (caches, what the driver said) -> dereference (pool) -> validate -> plan (pure) -> [look up] -> status -> delete, release -> build, apply, create
 //! ```
 //!
 //! The status comes first: an attempt's number is in it before the attempt's Pod is made, and the end before the driver's last word is let
@@ -9,10 +9,17 @@
 //! reconciles, so that a driver that hangs holds up nothing.
 
 mod acts;
+mod context;
 mod drivers;
+mod lookup;
+mod make;
+mod memory;
 mod observe;
 mod reconciler;
+mod refusal;
 mod status;
+mod subject;
 
+pub use context::{Context, Enqueue, OfJob};
 pub use drivers::Drivers;
-pub use reconciler::{Context, Enqueue, JobReconciler, OfJob};
+pub use reconciler::JobReconciler;

@@ -18,7 +18,7 @@ use super::calls::{Calls, Effect, Identity};
 use super::decision::{self, Applied, Decision, Fingerprint};
 use super::metrics::Metrics;
 use super::prune;
-use crate::controllers::{Class, Error};
+use crate::controllers::Error;
 
 /// Applies objects as one field manager.
 #[derive(Clone)]
@@ -97,36 +97,27 @@ impl Applier {
         }
     }
 
-    /// Makes an object be as wanted that the operator may write and not read (secrets, settings): sent once per process and change. Never
-    /// over what another manager has: without force, the API server answers with a conflict.
-    pub async fn apply_unread(&self, desired: &Value) -> Result<Outcome, Error> {
-        let identity = Identity::of(desired)?;
-        let key = format!(
-            "{identity} of {}",
-            prune::owner(desired).unwrap_or_default()
-        );
-        if self.sent.lock().get(&key) == Some(&decision::hash(desired)) {
-            return Ok(Outcome::Settled);
-        }
-        let params = PatchParams::apply(self.manager).validation_strict();
-        let sent = self.send(&identity, desired, &params).await;
-        if let Err(error) = &sent
-            && error.class() == Class::Conflict
-        {
-            return Err(Error::Foreign {
-                object: identity.to_string(),
-                owner: format!("somebody else ({error})"),
-            });
-        }
-        sent?;
-        self.sent.lock().insert(key, decision::hash(desired));
-        self.metrics.applied("unread");
-        Ok(Outcome::Sent(decision::Reason::Missing))
-    }
-
     /// Forgets objects that are gone.
     pub fn forget(&self, uid: &str) {
         self.memory.lock().remove(uid);
+    }
+
+    pub(super) fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
+    pub(super) fn manager(&self) -> &'static str {
+        self.manager
+    }
+
+    /// What was sent last of an object that is never read.
+    pub(super) fn sent(&self, key: &str) -> Option<Fingerprint> {
+        self.sent.lock().get(key).copied()
+    }
+
+    pub(super) fn note_sent(&self, key: String, fingerprint: Fingerprint) {
+        self.sent.lock().insert(key, fingerprint);
+        self.metrics.applied("unread");
     }
 
     async fn read(&self, identity: &Identity) -> Result<Option<Value>, Error> {

@@ -2,7 +2,7 @@
 //! to scrapers, and the order of a stop.
 //!
 //! - [`ownership`], [`decision`], [`prune`]'s choice, [`backoff`] and [`election`] decide; they take the time as an argument and do no IO.
-//! - [`calls`], [`apply`], [`prune`], [`elector`], [`events`], [`watching`] and [`serve`] act.
+//! - [`calls`], [`apply`], [`unread`], [`prune`], [`elector`], [`events`], [`watching`] and [`serve`] act.
 //! - [`reconcile`] is the frame around every reconcile: time limit, panics, backoff, metrics.
 
 pub mod apply;
@@ -22,4 +22,5 @@ mod quantity;
 pub mod queue;
 pub mod reconcile;
 pub mod serve;
+pub mod unread;
 pub mod watching;

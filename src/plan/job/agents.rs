@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::course::elapsed;
 use super::observed::{AgentLife, AgentPod, Holder, Memory};
 use super::report::Demand;
 use crate::api::job::{Agentic, RolloutJobSpec};
@@ -20,6 +21,11 @@ const AT_ONCE: usize = 64;
 /// A slot whose Pod failed rests so long.
 const REST: Duration = Duration::from_secs(10);
 
+/// After a refusal no Pods are asked for so long; it doubles.
+const FIRST_PATIENCE: Duration = Duration::from_secs(1);
+/// The longest wait after a refusal.
+const LONGEST_PATIENCE: Duration = Duration::from_secs(30);
+
 /// What is done about agents' Pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentsPlan {
@@ -29,7 +35,9 @@ pub struct AgentsPlan {
     pub delete: Vec<(String, String)>,
     /// Ends that the driver is to be told of, with what Kubernetes says.
     pub tell: BTreeMap<Holder, String>,
-    /// When a slot that rests is due.
+    /// Whether Pods are missing that the API server refused a moment ago.
+    pub is_refused: bool,
+    /// When a slot that rests is due, or Pods are asked for again.
     pub again: Option<Duration>,
 }
 
@@ -90,9 +98,7 @@ pub(super) fn some(
             continue;
         }
         match rest(&here, now) {
-            Some(rest) => {
-                plan.again = Some(plan.again.map_or(rest, |again| again.min(rest)));
-            }
+            Some(rest) => plan.sooner(rest),
             None => free.push((*slot, highest + 1)),
         }
     }
@@ -100,6 +106,11 @@ pub(super) fn some(
         return plan;
     };
     let missing = wanted(spec, agentic, demand).saturating_sub(live);
+    if let Some(patience) = patience(memory, now).filter(|_| missing > 0) {
+        plan.is_refused = true;
+        plan.sooner(patience);
+        return plan;
+    }
     let fresh = (0..).filter(|slot| !slots.contains_key(slot));
     let candidates = free.into_iter().chain(fresh.map(|slot| (slot, 1)));
     plan.create = candidates.take(missing.min(AT_ONCE)).collect();
@@ -110,6 +121,10 @@ pub(super) fn some(
 }
 
 impl AgentsPlan {
+    fn sooner(&mut self, wait: Duration) {
+        self.again = Some(self.again.map_or(wait, |again| again.min(wait)));
+    }
+
     fn delete(&mut self, pod: &AgentPod) {
         if pod.leaving.is_none() {
             self.delete.push((pod.name.clone(), pod.uid.clone()));
@@ -134,7 +149,18 @@ fn rest(pods: &[&&AgentPod], now: Timestamp) -> Option<Duration> {
     else {
         return None;
     };
-    let left = REST.saturating_sub(Duration::try_from(now.duration_since(*at)).unwrap_or_default());
+    let left = REST.saturating_sub(elapsed(*at, now));
+    (!left.is_zero()).then_some(left)
+}
+
+/// How long no Pods are asked for, after those that were refused.
+fn patience(memory: &Memory, now: Timestamp) -> Option<Duration> {
+    let refusal = memory.refusal.as_ref()?;
+    let doublings = refusal.times.saturating_sub(1).min(16);
+    let whole = FIRST_PATIENCE.saturating_mul(1 << doublings);
+    let left = whole
+        .min(LONGEST_PATIENCE)
+        .saturating_sub(elapsed(refusal.at, now));
     (!left.is_zero()).then_some(left)
 }
 

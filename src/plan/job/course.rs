@@ -153,6 +153,11 @@ fn begin(input: &Input<'_>, lost: bool) -> Course {
             message: "spec.poolRef: there is no such SGLangPool; create it, or name another"
                 .to_owned(),
         })),
+        PoolView::OutOfSight => Course::Wait(Some(Trouble {
+            reason: reasons::REFERENCE_NOT_FOUND,
+            message: "spec.poolRef.namespace: the operator does not look at that namespace: use a pool of this one, or install the operator for both"
+                .to_owned(),
+        })),
         PoolView::NotAllowed => Course::Wait(Some(Trouble {
             reason: reasons::POOL_NOT_ALLOWED,
             message: "spec.poolRef: the pool does not take jobs of this namespace: add it to the pool's allowedNamespaces"

@@ -8,6 +8,7 @@
 //! let go); every wait has a deadline; an object that ended gives no acts.
 
 mod agents;
+mod conditions;
 mod course;
 mod observed;
 mod report;
@@ -19,7 +20,7 @@ use k8s_openapi::jiff::Timestamp;
 
 pub use agents::AgentsPlan;
 pub use observed::{
-    AgentLife, AgentPod, DriverLife, DriverPod, Holder, Memory, Observed, PoolView,
+    AgentLife, AgentPod, AgentsRefusal, DriverLife, DriverPod, Holder, Memory, Observed, PoolView,
 };
 pub use report::{Demand, Doing, Facts, Outcome, Report};
 pub use status::{Due, due};
@@ -28,6 +29,11 @@ use self::course::{Course, End};
 use super::pool::Trouble;
 use crate::api::conditions::{reasons, types};
 use crate::api::job::{Cleanup, RolloutJobSpec, RolloutJobStatus};
+
+/// The first waits for what is missing.
+const SHORTEST_PATIENCE: Duration = Duration::from_secs(1);
+/// The longest.
+const LONGEST_PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a plan is made from.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +71,8 @@ pub struct Input<'a> {
 pub struct Plan {
     /// The job's status.
     pub status: RolloutJobStatus,
+    /// Whether an attempt is about to begin: what the spec names has to be there, and is looked up before the status is written.
+    pub looks_up: bool,
     /// Whether the job is to be held until its teardown is complete.
     pub hold: bool,
     /// Whether its own pool is to be there, if it has one.
@@ -104,7 +112,11 @@ pub fn decide(input: &Input<'_>) -> Plan {
     old_drivers(&input, &mut plan);
     match &course {
         Course::Over => over(&input, &mut plan),
-        Course::Wait(_) => {
+        Course::Wait(trouble) => {
+            plan.looks_up = trouble.is_none();
+            if input.refusal.is_some_and(heals) {
+                plan.sooner(patience(&input));
+            }
             plan.pool = input.refusal.is_none();
             plan.hold = plan.pool && input.spec.pool.is_some();
             plan.agents = agents::none(&input.observed.agents);
@@ -115,7 +127,7 @@ pub fn decide(input: &Input<'_>) -> Plan {
         }
         // The number is written first; the attempt's objects are the next look's.
         Course::Begin { .. } => {
-            (plan.hold, plan.pool) = (true, true);
+            (plan.looks_up, plan.hold, plan.pool) = (true, true, true);
             plan.sooner(Duration::ZERO);
         }
         Course::Run => run(&input, &mut plan),
@@ -126,6 +138,26 @@ pub fn decide(input: &Input<'_>) -> Plan {
         Course::Settle(end) => settle(&input, end, &mut plan),
     }
     plan
+}
+
+/// Whether what is refused may be taken without an edit of the job.
+fn heals(refusal: &Trouble) -> bool {
+    !matches!(
+        refusal.reason,
+        reasons::INVALID_SPEC | reasons::NOT_SUPPORTED
+    )
+}
+
+/// Between two looks for what is missing: nobody tells when it is there. The longer it has been missing, the longer.
+fn patience(input: &Input<'_>) -> Duration {
+    let conditions = &input.before.conditions;
+    let stalled = conditions
+        .iter()
+        .find(|was| was.type_ == types::STALLED && was.status == "True");
+    let since = stalled.map_or(Duration::ZERO, |was| {
+        course::elapsed(was.last_transition_time.0, input.now)
+    });
+    (since / 10).clamp(SHORTEST_PATIENCE, LONGEST_PATIENCE)
 }
 
 /// Drivers of attempts that are over.

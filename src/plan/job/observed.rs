@@ -29,6 +29,19 @@ pub struct Memory {
     pub highest: BTreeMap<u32, u32>,
     /// Ends that the driver was told of.
     pub told: BTreeSet<Holder>,
+    /// The API server refused the last Pods; none: it took them.
+    pub refusal: Option<AgentsRefusal>,
+}
+
+/// The API server refuses agents' Pods: a quota, mostly.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentsRefusal {
+    /// Why.
+    pub trouble: Trouble,
+    /// When it refused last.
+    pub at: Timestamp,
+    /// How often in a row.
+    pub times: u32,
 }
 
 /// An agent's Pod: slot and generation.
@@ -42,6 +55,8 @@ pub enum PoolView {
     Missing,
     /// It does not allow the job's namespace.
     NotAllowed,
+    /// The operator does not look at its namespace.
+    OutOfSight,
     /// No engine takes work; in words.
     Unready(String),
     /// So many engines take work.

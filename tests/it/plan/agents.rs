@@ -1,10 +1,12 @@
 //! Agents' Pods by slot and generation, from the driver's demand.
 
-use rollout_operator::plan::job::{AgentLife, Demand, Plan, Report};
+use std::time::Duration;
+
+use rollout_operator::plan::job::{AgentLife, AgentsRefusal, Demand, Plan, Report};
 use serde_json::json;
 
 use super::job::agentic;
-use super::scene::{Scene, acts, agent, at};
+use super::scene::{Scene, acts, agent, at, conditions, trouble};
 
 fn scene(waiting: u64, assigned: u64) -> Scene {
     let mut generate = agentic();
@@ -104,4 +106,63 @@ fn agents_of_an_earlier_attempt_go() {
     old.attempt = 0;
     scene.observed.agents = vec![old];
     assert_eq!(agents(&scene.plan()), "create 0-5, delete job-agent-0-4");
+}
+
+fn refused(times: u32) -> Option<AgentsRefusal> {
+    let trouble = trouble();
+    Some(AgentsRefusal {
+        trouble,
+        at: at(0),
+        times,
+    })
+}
+
+#[test]
+fn pods_that_are_refused_are_asked_for_ever_later() {
+    for (times, rest) in [(1, 1), (2, 2), (5, 16), (6, 30), (1000, 30)] {
+        let mut scene = scene(2, 0);
+        scene.observed.memory.refusal = refused(times);
+        scene.now = rest - 1;
+        let rests = scene.plan();
+        assert_eq!(agents(&rests), "", "{times}");
+        assert!(rests.agents.is_refused);
+        assert_eq!(rests.again, Some(Duration::from_secs(1)), "{times}");
+        scene.now = rest;
+        assert_eq!(agents(&scene.plan()), "create 0-1, create 1-1", "{times}");
+    }
+}
+
+#[test]
+fn a_refusal_that_nobody_waits_for_is_forgotten() {
+    let mut scene = scene(1, 0);
+    scene.observed.memory.refusal = refused(1);
+    scene.observed.agents = vec![agent(0, 1, AgentLife::Running)];
+    let plan = scene.plan();
+    assert_eq!(
+        (agents(&plan).as_str(), plan.agents.is_refused),
+        ("", false)
+    );
+}
+
+#[test]
+fn a_refusal_stalls_a_job_only_while_no_agent_runs() {
+    let mut scene = scene(2, 0);
+    scene.observed.memory.refusal = refused(1);
+    let shown = conditions(&scene.plan().status);
+    for told in [
+        "Stalled=True/QuotaExceeded",
+        "AgentsReady=False/QuotaExceeded",
+    ] {
+        assert!(shown.contains(&told.to_owned()), "{shown:?}");
+    }
+    scene.observed.agents = vec![agent(0, 1, AgentLife::Running)];
+    let shown = conditions(&scene.plan().status);
+    assert!(
+        !shown.iter().any(|told| told.starts_with("Stalled=True")),
+        "{shown:?}"
+    );
+    assert!(
+        shown.contains(&"AgentsReady=False/QuotaExceeded".to_owned()),
+        "{shown:?}"
+    );
 }

@@ -1,7 +1,11 @@
 //! A job from its first look to its end.
 
+use std::time::Duration;
+
+use rollout_operator::api::conditions::reasons;
 use rollout_operator::api::job::Phase;
 use rollout_operator::plan::job::{AgentLife, DriverLife, PoolView};
+use rollout_operator::plan::pool::Trouble;
 use serde_json::json;
 
 use super::scene::{Scene, acts, agent, at, conditions, driver, trouble, word};
@@ -29,6 +33,7 @@ fn nothing_begins_before_the_pool_takes_work() {
         (PoolView::Unready("starts".to_owned()), "Starting", false),
         (PoolView::Missing, "ReferenceNotFound", true),
         (PoolView::NotAllowed, "PoolNotAllowed", true),
+        (PoolView::OutOfSight, "ReferenceNotFound", true),
     ] {
         let mut scene = Scene::new(&json!({}));
         scene.observed.pool = pool;
@@ -106,6 +111,71 @@ fn an_end_waits_for_the_last_agent() {
         shown.contains(&"TeardownComplete=True/Escalated".to_owned()),
         "{shown:?}"
     );
+}
+
+#[test]
+fn agents_pods_that_are_deleted_at_the_end_are_counted_once() {
+    let mut scene = Scene::running(&json!({"generate": agentic()}));
+    scene.observed.agents = (0..3)
+        .map(|slot| agent(slot, 1, AgentLife::Running))
+        .collect();
+    let mut last = word("TargetReached", true);
+    last["teardown"] = json!({"fencedSessions": 2, "podsDeleted": 0});
+    scene.ends(Some(&last));
+    // A cache that is behind shows them again.
+    scene.step();
+    scene.step();
+    scene.observed.agents.truncate(1);
+    scene.step();
+    scene.observed.agents.clear();
+    let teardown = scene.step().status.teardown.unwrap();
+    assert_eq!((teardown.pods_deleted, teardown.fenced_sessions), (3, 2));
+}
+
+#[test]
+fn the_ladders_numbers_are_those_of_one_attempt() {
+    let mut scene = Scene::running(&json!({"generate": agentic()}));
+    scene.spec.suspend = true;
+    scene.observed.agents = vec![agent(0, 1, AgentLife::Running)];
+    scene.ends(Some(&word("interrupted", false)));
+    scene.step();
+    scene.observed.agents.clear();
+    scene.observed.drivers.clear();
+    assert_eq!(scene.step().status.teardown.unwrap().pods_deleted, 1);
+    scene.spec.suspend = false;
+    assert_eq!(scene.step().status.teardown, None);
+}
+
+#[test]
+fn what_a_spec_names_is_looked_up_until_an_attempt_begins() {
+    let mut scene = Scene::new(&json!({}));
+    scene.observed.pool = PoolView::Unready("starts".to_owned());
+    assert!(scene.step().looks_up);
+    scene.observed.pool = PoolView::Ready(1);
+    assert!(scene.step().looks_up);
+    assert!(!scene.step().looks_up);
+    let mut scene = Scene::new(&json!({}));
+    scene.refusal = Some(trouble());
+    assert!(!scene.step().looks_up);
+}
+
+#[test]
+fn what_is_missing_is_looked_for_ever_later_and_what_is_wrong_is_not() {
+    let mut scene = Scene::new(&json!({}));
+    scene.refusal = Some(trouble());
+    for (now, again) in [(0, 1), (9, 1), (100, 10), (10_000, 30)] {
+        scene.now = now;
+        assert_eq!(
+            scene.step().again,
+            Some(Duration::from_secs(again)),
+            "{now}"
+        );
+    }
+    scene.refusal = Some(Trouble {
+        reason: reasons::INVALID_SPEC,
+        message: String::new(),
+    });
+    assert_eq!(scene.step().again, None);
 }
 
 #[test]

@@ -1,0 +1,95 @@
+//! Builds what an attempt needs, applies it, and creates Pods: policies are there before them.
+
+use serde_json::Value;
+
+use super::context::Context;
+use super::subject::Subject;
+use super::{acts, refusal};
+use crate::api::meta;
+use crate::api::pool::SGLangPool;
+use crate::controllers::Error;
+use crate::controllers::runtime::apply::Outcome;
+use crate::controllers::runtime::calls::Identity;
+use crate::plan::job::Plan;
+use crate::plan::pool::Trouble;
+use crate::resources::Object;
+use crate::resources::job::{self as resources, AgentPod};
+use crate::resources::secrets::JobSecrets;
+
+/// What became of the Pods of agents.
+#[derive(Debug)]
+pub(super) enum Agents {
+    /// They are there, or none was asked for.
+    Made,
+    /// The API server refuses them: the rest of the job goes on.
+    Refused(Trouble),
+}
+
+/// The attempt's objects, then its driver and agents.
+pub(super) async fn make(
+    context: &Context,
+    subject: &Subject<'_>,
+    plan: &Plan,
+) -> Result<Agents, Error> {
+    let Some(pool) = subject.shared_pool() else {
+        return Ok(Agents::Made);
+    };
+    let attempt = subject.attempt();
+    let secrets = JobSecrets::of(&context.key, &subject.target.uid, attempt);
+    let input = subject.input(pool, attempt, &secrets, &context.rendering);
+    // What cannot be built any more was refused before anything began, or stays as it is.
+    let Ok(objects) = resources::build(input) else {
+        return Ok(Agents::Made);
+    };
+    let (objects, driver) = objects.split();
+    for object in &objects {
+        apply(context, object).await?;
+    }
+    let uid = &subject.target.uid;
+    if plan.driver {
+        acts::create(&context.calls, uid, &[driver]).await?;
+    }
+    let agents: Vec<Object> = plan
+        .agents
+        .create
+        .iter()
+        .filter_map(|(slot, generation)| {
+            let pod = AgentPod {
+                slot: *slot,
+                generation: *generation,
+                image: None,
+            };
+            resources::agent_pod(input, pod).ok().map(|(pod, _)| pod)
+        })
+        .collect();
+    match acts::create(&context.calls, uid, &agents).await {
+        Ok(()) => Ok(Agents::Made),
+        Err(error) => match refusal::of_error(&error) {
+            Some(trouble) => {
+                tracing::warn!(job = %subject.target, %error, "agents' pods are refused");
+                Ok(Agents::Refused(trouble))
+            }
+            None => Err(error),
+        },
+    }
+}
+
+/// Applies an object: what is watched by what is there, the rest unread.
+pub(super) async fn apply(context: &Context, object: &Object) -> Result<Outcome, Error> {
+    let identity = Identity::of(&object.value)?;
+    let (api_version, kind) = (object.kind().api_version(), object.kind().name());
+    if kind == meta::POOL_KIND {
+        let cached = (context.pool)(&identity.namespace, &identity.name);
+        let cached = cached.and_then(|pool| Some(raw_pool(pool.0.as_ref().ok()?)));
+        return context.applier.apply(&object.value, cached.as_ref()).await;
+    }
+    if !context.children.has(api_version, kind) {
+        return context.applier.apply_unread(&object.value).await;
+    }
+    let cached = context.children.get(&identity);
+    context.applier.apply(&object.value, cached.as_ref()).await
+}
+
+fn raw_pool(pool: &SGLangPool) -> Value {
+    serde_json::to_value(pool).unwrap_or_default()
+}

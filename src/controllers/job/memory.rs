@@ -1,0 +1,113 @@
+//! What is remembered of jobs between two looks; all of it can be found out again.
+
+use std::collections::HashMap;
+
+use k8s_openapi::jiff::Timestamp;
+use parking_lot::Mutex;
+
+use super::make::Agents;
+use crate::plan::job::{AgentPod, AgentsPlan, AgentsRefusal, Memory};
+use crate::plan::pool::Trouble;
+
+/// By UID of the job.
+#[derive(Default)]
+pub(super) struct Memories {
+    jobs: Mutex<HashMap<String, Remembered>>,
+}
+
+#[derive(Default)]
+struct Remembered {
+    attempt: i32,
+    /// UID of the driver that is asked.
+    driver: Option<String>,
+    agents: Memory,
+    hindrance: Option<Trouble>,
+}
+
+impl Memories {
+    /// A job is gone. Answers the driver that was asked for it.
+    pub(super) fn forget(&self, uid: &str) -> Option<String> {
+        self.jobs.lock().remove(uid)?.driver
+    }
+
+    /// Remembers which generations of the current attempt were seen; answers what is known of its agents.
+    pub(super) fn see(&self, uid: &str, attempt: i32, agents: &[AgentPod]) -> Memory {
+        self.with(uid, |known| {
+            if known.attempt != attempt {
+                known.attempt = attempt;
+                known.agents = Memory::default();
+            }
+            for pod in agents.iter().filter(|pod| pod.attempt == attempt) {
+                let (slot, generation) = pod.holder;
+                let highest = known.agents.highest.entry(slot).or_default();
+                *highest = generation.max(*highest);
+            }
+            known.agents.clone()
+        })
+    }
+
+    /// The driver that is asked.
+    pub(super) fn driver(&self, uid: &str) -> Option<String> {
+        self.jobs.lock().get(uid)?.driver.clone()
+    }
+
+    /// From now on this driver is asked. Answers the one that no longer is.
+    pub(super) fn follow(&self, uid: &str, driver: Option<String>) -> Option<String> {
+        self.with(uid, |known| {
+            if known.driver == driver {
+                return None;
+            }
+            std::mem::replace(&mut known.driver, driver)
+        })
+    }
+
+    /// Why the last acts failed.
+    pub(super) fn hindrance(&self, uid: &str) -> Option<Trouble> {
+        self.jobs.lock().get(uid)?.hindrance.clone()
+    }
+
+    /// Remembers why acts failed; answers whether that is news.
+    pub(super) fn hinder(&self, uid: &str, hindrance: Option<Trouble>) -> bool {
+        self.with(uid, |known| {
+            let is_news = known.hindrance != hindrance;
+            known.hindrance = hindrance;
+            is_news
+        })
+    }
+
+    /// Why agents' Pods were refused.
+    pub(super) fn refusal(&self, uid: &str) -> Option<AgentsRefusal> {
+        self.jobs.lock().get(uid)?.agents.refusal.clone()
+    }
+
+    /// Remembers what became of agents' Pods that were asked for; answers whether that is news.
+    pub(super) fn note_agents(
+        &self,
+        uid: &str,
+        plan: &AgentsPlan,
+        made: &Agents,
+        now: Timestamp,
+    ) -> bool {
+        self.with(uid, |known| {
+            let before = known.agents.refusal.take();
+            known.agents.refusal = match made {
+                Agents::Refused(trouble) => Some(AgentsRefusal {
+                    trouble: trouble.clone(),
+                    at: now,
+                    times: before
+                        .as_ref()
+                        .map_or(0, |before| before.times)
+                        .saturating_add(1),
+                }),
+                // None was asked for, because they were refused a moment ago.
+                Agents::Made if plan.is_refused => before.clone(),
+                Agents::Made => None,
+            };
+            known.agents.refusal != before
+        })
+    }
+
+    fn with<T>(&self, uid: &str, change: impl FnOnce(&mut Remembered) -> T) -> T {
+        change(self.jobs.lock().entry(uid.to_owned()).or_default())
+    }
+}

@@ -1,0 +1,211 @@
+//! Objects that the operator may write and not read (Secrets), and settings that nobody watches.
+//!
+//! A read would show whose an object is; here the write itself asks: a JSON patch that begins with tests of labels and owner is refused as a
+//! whole when one does not hold. Guarantees: an object of somebody else is neither changed nor deleted; each is sent once per process and
+//! change. Caveat: an edit by hand is repaired by the next process alone.
+
+use kube::api::{
+    DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy,
+};
+use serde_json::{Value, json};
+
+use super::apply::{Applier, Outcome};
+use super::calls::{Calls, Effect, Identity};
+use super::decision::{self, Reason};
+use super::prune;
+use crate::api::meta::labels;
+use crate::controllers::{Class, Error};
+
+impl Applier {
+    /// Makes an object be as wanted without reading it.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`]: there is one of that name that is not its owner's.
+    pub async fn apply_unread(&self, desired: &Value) -> Result<Outcome, Error> {
+        let identity = Identity::of(desired)?;
+        let owner = prune::owner(desired).unwrap_or_default();
+        let key = format!("{identity} of {owner}");
+        if self.sent(&key) == Some(decision::hash(desired)) {
+            return Ok(Outcome::Settled);
+        }
+        match self.change(&identity, desired).await {
+            Err(error) if error.class() == Class::NotFound => self.make(&identity, desired).await?,
+            other => other?,
+        }
+        self.note_sent(key, decision::hash(desired));
+        Ok(Outcome::Sent(Reason::Missing))
+    }
+
+    async fn change(&self, identity: &Identity, desired: &Value) -> Result<(), Error> {
+        let mut steps = tests(desired);
+        steps.extend(changes(desired));
+        match patch(self.calls(), identity, self.manager(), steps).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.class() == Class::Invalid => {
+                // Either it is not ours, or what we sent is refused.
+                check(self.calls(), identity, self.manager(), desired).await?;
+                Err(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn make(&self, identity: &Identity, desired: &Value) -> Result<(), Error> {
+        let text = identity.to_string();
+        let object: DynamicObject = serde_json::from_value(desired.clone())
+            .map_err(|error| Error::call("create", &text, kube::Error::SerdeError(error)))?;
+        let params = PostParams {
+            field_manager: Some(self.manager().to_owned()),
+            ..PostParams::default()
+        };
+        let api = identity.api(self.calls().client());
+        let call = api.create(&params, &object);
+        // A conflict: somebody made it in between; the next look finds out who.
+        self.calls()
+            .call(Effect::Write, "create", &text, call)
+            .await
+            .map(drop)
+    }
+}
+
+/// Deletes an object, if it is there and of the same owner as `like`.
+pub async fn delete(calls: &Calls, manager: &'static str, like: &Value) -> Result<(), Error> {
+    let identity = Identity::of(like)?;
+    let uid = match check(calls, &identity, manager, like).await {
+        Ok(uid) => uid,
+        Err(error) if matches!(error.class(), Class::NotFound | Class::Foreign) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let params = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid,
+            resource_version: None,
+        }),
+        propagation_policy: Some(PropagationPolicy::Background),
+        ..DeleteParams::default()
+    };
+    let api = identity.api(calls.client());
+    let call = api.delete(&identity.name, &params);
+    let text = identity.to_string();
+    match calls.call(Effect::Write, "delete", &text, call).await {
+        // It is gone, or another one by now.
+        Err(error) if !matches!(error.class(), Class::NotFound | Class::Conflict) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Answers the UID of an object of the same owner; changes nothing.
+async fn check(
+    calls: &Calls,
+    identity: &Identity,
+    manager: &'static str,
+    like: &Value,
+) -> Result<Option<String>, Error> {
+    match patch(calls, identity, manager, tests(like)).await {
+        Ok(found) => Ok(found.metadata.uid),
+        Err(error) if error.class() == Class::Invalid => Err(Error::Foreign {
+            object: identity.to_string(),
+            owner: "somebody else".to_owned(),
+        }),
+        Err(error) => Err(error),
+    }
+}
+
+async fn patch(
+    calls: &Calls,
+    identity: &Identity,
+    manager: &'static str,
+    steps: Vec<Value>,
+) -> Result<DynamicObject, Error> {
+    let text = identity.to_string();
+    let steps = serde_json::from_value(Value::Array(steps))
+        .map_err(|error| Error::call("apply", &text, kube::Error::SerdeError(error)))?;
+    let patch: Patch<()> = Patch::Json(steps);
+    let params = PatchParams {
+        field_manager: Some(manager.to_owned()),
+        ..PatchParams::default()
+    };
+    let api = identity.api(calls.client());
+    let call = api.patch(&identity.name, &params, &patch);
+    calls.call(Effect::Write, "apply", &text, call).await
+}
+
+/// What only an object of the same owner has.
+fn tests(desired: &Value) -> Vec<Value> {
+    let metadata = &desired["metadata"];
+    let mut steps = vec![test(
+        &label_path(labels::APP_MANAGED_BY),
+        json!(labels::OPERATOR),
+    )];
+    if let Some(owner) = metadata["ownerReferences"][0]["uid"].as_str() {
+        steps.push(test("/metadata/ownerReferences/0/uid", json!(owner)));
+    }
+    if let Some(job) = metadata["labels"][labels::JOB_UID].as_str() {
+        steps.push(test(&label_path(labels::JOB_UID), json!(job)));
+    }
+    steps
+}
+
+/// What it is to have: its labels, and its contents as a whole.
+fn changes(desired: &Value) -> Vec<Value> {
+    let members = |value: &Value| value.as_object().cloned().unwrap_or_default();
+    let set = |path: String, value: Value| json!({"op": "add", "path": path, "value": value});
+    let mut steps: Vec<_> = members(&desired["metadata"]["labels"])
+        .into_iter()
+        .map(|(name, value)| set(label_path(&name), value))
+        .collect();
+    let contents = members(desired)
+        .into_iter()
+        .filter(|(name, _)| !matches!(name.as_str(), "apiVersion" | "kind" | "metadata"));
+    steps.extend(contents.map(|(name, value)| set(format!("/{}", escape(&name)), value)));
+    steps
+}
+
+fn test(path: &str, value: Value) -> Value {
+    json!({"op": "test", "path": path, "value": value})
+}
+
+fn label_path(name: &str) -> String {
+    format!("/metadata/labels/{}", escape(name))
+}
+
+/// A name in a JSON pointer.
+fn escape(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{changes, tests};
+
+    #[test]
+    fn a_patch_asks_whose_it_is_before_it_changes_anything() {
+        let desired = json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {
+                "name": "job-rollout", "namespace": "rl",
+                "labels": {"app.kubernetes.io/managed-by": "rollout-operator", "rollout-operator.dev/job-uid": "u-1"},
+                "ownerReferences": [{"uid": "o-1"}],
+            },
+            "data": {"k": "dg=="},
+        });
+        assert_eq!(
+            json!(tests(&desired)),
+            json!([
+                {"op": "test", "path": "/metadata/labels/app.kubernetes.io~1managed-by", "value": "rollout-operator"},
+                {"op": "test", "path": "/metadata/ownerReferences/0/uid", "value": "o-1"},
+                {"op": "test", "path": "/metadata/labels/rollout-operator.dev~1job-uid", "value": "u-1"},
+            ])
+        );
+        assert_eq!(
+            json!(changes(&desired)),
+            json!([
+                {"op": "add", "path": "/metadata/labels/app.kubernetes.io~1managed-by", "value": "rollout-operator"},
+                {"op": "add", "path": "/metadata/labels/rollout-operator.dev~1job-uid", "value": "u-1"},
+                {"op": "add", "path": "/data", "value": {"k": "dg=="}},
+            ])
+        );
+    }
+}
