@@ -29,7 +29,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.exit_with_stdin {
         super::agent::stop_with_stdin(&stop);
     }
-    let driver = Driver::start(config).await?;
+    let driver = Driver::start_until(config, &stop).await?;
     super::data::line(json!({ "status_url": driver.status_url() }))?;
     let result = driver.run(stop).await?;
     tracing::info!(reason = ?result.reason, message = result.message, "the driver ends");

@@ -15,7 +15,16 @@ const DIGITS: usize = 10;
 
 /// Hash of what an engine's Pod depends on.
 pub fn of_engine(spec: &SGLangPoolSpec) -> String {
-    of(&json!({"model": spec.model, "engine": spec.engine}))
+    let mut wanted = json!({"model": spec.model, "engine": spec.engine});
+    let is_simulated = spec
+        .engine
+        .as_ref()
+        .is_some_and(|engine| engine.simulator.is_some());
+    if let Some(tokenizer) = spec.tokenizer.as_ref().filter(|_| is_simulated) {
+        // A simulated engine loads it; a real one has its model's.
+        wanted["tokenizer"] = json!(tokenizer);
+    }
+    of(&wanted)
 }
 
 /// Hash of JSON, whatever the order of its keys.

@@ -23,6 +23,7 @@ pub mod reward;
 pub mod router;
 pub mod run;
 pub mod status;
+pub mod tokenizer_files;
 
 mod digest;
 mod json_error;

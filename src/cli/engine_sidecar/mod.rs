@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Guarantees: everything that the engine is asked has a deadline, and `/health` is never asked: on a paused engine it fails and marks
-//! the engine as broken. A drain ends within its time. Of the model's directory only the files of a tokenizer are served.
+//! the engine as broken. A drain ends within its time. Of the model's directory only the files of a tokenizer are served,
+//! each with its digest.
 //!
 //! Caveats: anybody who reaches the port can start a drain; it says so in `/state` until the sidecar starts again.
 
@@ -27,6 +28,7 @@ use tokio::net::TcpListener;
 
 use engine::Engine;
 use server::Sidecar;
+use tokenizer::{ModelPlace, Place};
 
 /// How long answers may take to end after SIGTERM.
 const LAST: Duration = Duration::from_secs(5);
@@ -54,6 +56,23 @@ pub(super) struct Args {
     /// Directory of the model, whose tokenizer files are served.
     #[arg(long, value_name = "DIR")]
     model_dir: Option<PathBuf>,
+    /// Cache of a model hub, whose tokenizer files of `--hub-model` are served once they are there.
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with = "model_dir",
+        requires = "hub_model"
+    )]
+    hub_cache: Option<PathBuf>,
+    /// The model in that cache, as in `Qwen/Qwen3-8B`.
+    #[arg(long, value_name = "MODEL", requires = "hub_cache")]
+    hub_model: Option<String>,
+    /// Branch, tag or commit of that model.
+    #[arg(long, value_name = "REVISION", default_value = "main")]
+    hub_revision: String,
+    /// The engine's own chat template, served in place of the model's.
+    #[arg(long, value_name = "FILE")]
+    chat_template: Option<PathBuf>,
     /// Also end when standard input closes: then whoever started this is gone.
     #[arg(long)]
     exit_with_stdin: bool,
@@ -72,7 +91,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             limit: args.drain_seconds,
             settle: args.settle_seconds,
         },
-        args.model_dir,
+        place(&args),
     );
     let listener = TcpListener::bind(args.listen)
         .await
@@ -86,6 +105,22 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         () = async { stop.cancelled().await; tokio::time::sleep(LAST).await } => {}
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn place(args: &Args) -> Place {
+    let model = match (&args.model_dir, &args.hub_cache, &args.hub_model) {
+        (Some(directory), ..) => ModelPlace::Directory(directory.clone()),
+        (None, Some(cache), Some(model)) => ModelPlace::HubCache {
+            cache: cache.clone(),
+            model: model.clone(),
+            revision: args.hub_revision.clone(),
+        },
+        _ => ModelPlace::Nowhere,
+    };
+    Place {
+        model,
+        chat_template: args.chat_template.clone(),
+    }
 }
 
 fn key_in(name: &str) -> anyhow::Result<String> {

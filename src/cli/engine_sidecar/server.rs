@@ -1,6 +1,5 @@
 //! The routes.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use tokio::time::Instant;
 
 use super::drain::{Drain, End, Seen, Times};
 use super::engine::{Engine, Known};
-use super::tokenizer::{self, NoFile};
+use super::tokenizer::{self, NoFile, Place};
 
 /// Between two looks at an engine that drains.
 const LOOK: Duration = Duration::from_millis(500);
@@ -25,17 +24,17 @@ const LOOK: Duration = Duration::from_millis(500);
 pub(super) struct Sidecar {
     engine: Engine,
     times: Times,
-    model: Option<PathBuf>,
+    files: Place,
     /// When the first drain began: all of them share its time.
     draining: Mutex<Option<Instant>>,
 }
 
 impl Sidecar {
-    pub(super) fn new(engine: Engine, times: Times, model: Option<PathBuf>) -> Arc<Self> {
+    pub(super) fn new(engine: Engine, times: Times, files: Place) -> Arc<Self> {
         Arc::new(Self {
             engine,
             times,
-            model,
+            files,
             draining: Mutex::new(None),
         })
     }
@@ -113,12 +112,14 @@ async fn drain(State(sidecar): State<Arc<Sidecar>>) -> Response {
 }
 
 async fn file(State(sidecar): State<Arc<Sidecar>>, Path(name): Path<String>) -> Response {
-    let refusal = match tokenizer::serve(sidecar.model.as_deref(), &name).await {
+    let refusal = match tokenizer::serve(&sidecar.files, &name).await {
         Ok(response) => return response,
         Err(refusal) => refusal,
     };
     let (status, code) = match &refusal {
         NoFile::Unreadable { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "unreadable"),
+        // Ask again.
+        NoFile::NotDownloaded { .. } => (StatusCode::SERVICE_UNAVAILABLE, "not_downloaded"),
         _ => (StatusCode::NOT_FOUND, "not_found"),
     };
     let message = refusal.to_string();

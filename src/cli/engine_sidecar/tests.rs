@@ -17,6 +17,7 @@ use tower::ServiceExt;
 use super::drain::Times;
 use super::engine::Engine;
 use super::server::Sidecar;
+use super::tokenizer::{FILES, ModelPlace, Place};
 
 /// No test waits longer for anything.
 const SOON: Duration = Duration::from_mins(1);
@@ -38,6 +39,17 @@ impl Drop for Pod {
 
 impl Pod {
     async fn start(times: Times, model: Option<&Path>) -> Self {
+        let model = model.map_or(ModelPlace::Nowhere, |directory| {
+            ModelPlace::Directory(directory.to_owned())
+        });
+        let files = Place {
+            model,
+            chat_template: None,
+        };
+        Self::with_files(times, files).await
+    }
+
+    async fn with_files(times: Times, files: Place) -> Self {
         let simulator = Simulator::new(Config::default()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -47,7 +59,7 @@ impl Pod {
         let engine = Engine::new(&url, None).unwrap();
         Self {
             simulator,
-            sidecar: Sidecar::new(engine, times, model.map(Path::to_owned)),
+            sidecar: Sidecar::new(engine, times, files),
             url,
             over,
         }
@@ -288,5 +300,63 @@ async fn a_tokenizers_files_are_served_and_nothing_else() {
     let (status, body) = without.ask("GET", "/tokenizer/tokenizer.json").await;
     assert_eq!(status, StatusCode::NOT_FOUND);
     let message = body["error"]["message"].as_str().unwrap();
-    assert_eq!(message, "this sidecar was started without --model-dir");
+    assert_eq!(
+        message,
+        "this sidecar was started without --model-dir and --hub-cache"
+    );
+}
+
+#[test]
+fn what_is_served_is_what_drivers_ask_for() {
+    assert_eq!(
+        FILES.map(|(name, _)| name),
+        rollout_driver::tokenizer_files::FILES
+    );
+}
+
+#[tokio::test]
+async fn what_the_engine_downloads_is_served_once_it_is_there_with_the_engines_own_template() {
+    let cache = tempfile::tempdir().unwrap();
+    let template = cache.path().join("own.jinja");
+    std::fs::write(&template, "own").unwrap();
+    let files = Place {
+        model: ModelPlace::HubCache {
+            cache: cache.path().to_owned(),
+            model: "org/model".to_owned(),
+            revision: "main".to_owned(),
+        },
+        chat_template: Some(template),
+    };
+    let pod = Pod::with_files(times(1, 100), files).await;
+    let (status, body) = pod.ask("GET", "/tokenizer/tokenizer.json").await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(
+        body["error"]["message"],
+        "the revision main of org/model was not downloaded yet"
+    );
+    // As huggingface_hub has it.
+    let model = cache.path().join("models--org--model");
+    let snapshot = model.join("snapshots/abc123");
+    for directory in [&snapshot, &model.join("refs"), &model.join("blobs")] {
+        std::fs::create_dir_all(directory).unwrap();
+    }
+    std::fs::write(model.join("refs/main"), "abc123").unwrap();
+    std::fs::write(model.join("blobs/1"), "{}").unwrap();
+    std::os::unix::fs::symlink("../../blobs/1", snapshot.join("tokenizer.json")).unwrap();
+    std::fs::write(snapshot.join("chat_template.jinja"), "the model's").unwrap();
+    let get = async |name: &str| {
+        let request = Request::get(format!("/tokenizer/{name}")).body(Body::empty());
+        let routes = Arc::clone(&pod.sidecar).routes();
+        let answer = routes.oneshot(request.unwrap()).await.unwrap();
+        let tag = answer.headers()["etag"].to_str().unwrap().to_owned();
+        (tag, to_bytes(answer.into_body(), 1 << 20).await.unwrap())
+    };
+    let (tag, body) = get("tokenizer.json").await;
+    assert_eq!(&body[..], b"{}");
+    // printf '{}' | sha256sum
+    assert_eq!(
+        tag,
+        "\"sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a\""
+    );
+    assert_eq!(&get("chat_template.jinja").await.1[..], b"own");
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::JobInput;
+use crate::resources::pool::{served_by_engines, tokenizer_url};
 use crate::resources::volumes::{self, Mounted};
 use crate::resources::{Refusal, names};
 
@@ -17,8 +18,10 @@ pub(super) struct Data {
     pub(super) mounts: Vec<Mounted>,
     /// None: the rows are in the spec.
     pub(super) dataset: Option<String>,
-    /// `builtin`, a directory, or null: the engine tokenizes.
+    /// `builtin`, or a directory; null: see the next one.
     pub(super) tokenizer: Value,
+    /// Where the engines' sidecars serve its files; null: the engine tokenizes.
+    pub(super) tokenizer_url: Value,
     pub(super) ledger: String,
     pub(super) output: String,
 }
@@ -28,9 +31,10 @@ pub(super) struct Data {
 /// # Errors
 /// The tokenizer's files are in another namespace, and the driver renders prompts with them.
 pub(super) fn check(input: JobInput<'_>) -> Result<(), Refusal> {
-    let has_files = input.pool.spec.tokenizer.is_some();
-    let is_far = input.pool.namespace != input.owner.namespace;
-    if has_files && is_far && input.spec.generate.single_turn.is_some() {
+    let pool = input.pool;
+    let is_far = pool.namespace != input.owner.namespace;
+    let is_served = served_by_engines(pool.spec);
+    if pool.spec.tokenizer.is_some() && is_far && !is_served && is_rendered(input) {
         return Err(Refusal::not_supported(
             "spec.poolRef.namespace",
             "tokenizer files of a pool of another namespace; use a pool of the job's own namespace, or one without tokenizer",
@@ -42,7 +46,12 @@ pub(super) fn check(input: JobInput<'_>) -> Result<(), Refusal> {
 pub(super) fn of(input: JobInput<'_>) -> Data {
     let mut mounts = Vec::new();
     let dataset = dataset(input, &mut mounts);
-    let tokenizer = tokenizer(input, &mut mounts);
+    let tokens = tokens(input, &mut mounts);
+    let (tokenizer, tokenizer_url) = match tokens {
+        Tokens::At(place) => (json!(place), Value::Null),
+        Tokens::Served(url) => (Value::Null, json!(url)),
+        Tokens::Engines => (Value::Null, Value::Null),
+    };
     let ledger = match &input.spec.driver.ledger {
         None => volumes::empty_dir(),
         Some(_) => volumes::claim(&names::ledger(&input.owner.name)),
@@ -55,6 +64,7 @@ pub(super) fn of(input: JobInput<'_>) -> Data {
         mounts,
         dataset,
         tokenizer,
+        tokenizer_url,
         ledger: LEDGER.to_owned(),
         output,
     }
@@ -77,27 +87,44 @@ fn dataset(input: JobInput<'_>, mounts: &mut Vec<Mounted>) -> Option<String> {
     url.strip_prefix("file://").map(str::to_owned)
 }
 
-/// Files of a pool in another namespace cannot be mounted: then the engines tokenize.
-fn tokenizer(input: JobInput<'_>, mounts: &mut Vec<Mounted>) -> Value {
+/// Who tokenizes prompts.
+enum Tokens {
+    /// The driver, with files that are in its Pod, or built in.
+    At(String),
+    /// The driver, with files that the engines' sidecars serve below this URL.
+    Served(String),
+    /// The engines.
+    Engines,
+}
+
+/// Files of a pool in another namespace cannot be mounted.
+fn tokens(input: JobInput<'_>, mounts: &mut Vec<Mounted>) -> Tokens {
     let pool = input.pool;
-    let engine = pool.spec.engine.as_ref();
     let is_near = pool.namespace == input.owner.namespace;
     if let Some(files) = pool.spec.tokenizer.as_ref().filter(|_| is_near) {
         if let Some(files) = &files.config_map {
             let source = volumes::config_map(&files.name);
             mounts.push(Mounted::read_only("tokenizer", TOKENIZER, source));
-            return json!(TOKENIZER);
+            return Tokens::At(TOKENIZER.to_owned());
         }
         if let Some(place) = &files.persistent_volume_claim {
             let source = volumes::read_only_claim(&place.claim_name);
             mounts.push(Mounted::read_only("tokenizer", TOKENIZER, source));
-            return json!(volumes::below(TOKENIZER, place.path.as_deref()));
+            return Tokens::At(volumes::below(TOKENIZER, place.path.as_deref()));
         }
     }
-    match engine.and_then(|engine| engine.simulator.as_ref()) {
-        Some(_) => json!("builtin"),
-        None => Value::Null,
+    if served_by_engines(pool.spec) && is_rendered(input) {
+        return Tokens::Served(tokenizer_url(pool.name, pool.namespace, input.rendering));
     }
+    match (&pool.spec.engine, &pool.spec.tokenizer) {
+        (Some(engine), None) if engine.simulator.is_some() => Tokens::At("builtin".to_owned()),
+        _ => Tokens::Engines,
+    }
+}
+
+/// Whether the driver makes prompts of rows; an agent's turns are the engines' to tokenize.
+fn is_rendered(input: JobInput<'_>) -> bool {
+    input.spec.generate.single_turn.is_some()
 }
 
 /// Each `rerunId` writes a folder of its own.

@@ -23,6 +23,7 @@ pub(super) fn of(input: JobInput<'_>, data: &Data) -> Value {
         "control_token_file": format!("{SECRETS}/{CONTROL_TOKEN}"),
         "plugin_socket": plugin_socket,
         "tokenizer": data.tokenizer,
+        "tokenizer_url": data.tokenizer_url,
         "status_listen": format!("0.0.0.0:{STATUS_PORT}"),
         "termination_message_path": LAST_WORD,
     });

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::model::{self, ModelFiles};
-use super::{ENGINE_PORT, PoolInput, SIDECAR_PORT, flags, simulator};
+use super::{ENGINE_PORT, PoolInput, SIDECAR_PORT, flags, simulator, tokenizer};
 use crate::api::meta::annotations;
 use crate::api::pool::Engine;
 use crate::api::values::SecretKeyRef;
@@ -103,20 +103,25 @@ fn real(input: PoolInput<'_>, engine: &Engine) -> Result<Part, Refusal> {
         const DIRECTORY: &str = "/etc/rollout/chat-template";
         let reference = &template.config_map_key_ref;
         let source = volumes::config_map_keys(&reference.name, &[&reference.key]);
-        mounts.push(Mounted::read_only("chat-template", DIRECTORY, source));
-        format!("{DIRECTORY}/{}", reference.key)
+        let mounted = Mounted::read_only("chat-template", DIRECTORY, source);
+        mounts.push(mounted.clone());
+        (mounted, format!("{DIRECTORY}/{}", reference.key))
     });
+    let template_file = chat_template.as_ref().map(|(_, file)| file.as_str());
     let gpu = engine.gpu_resource.as_deref().unwrap_or("nvidia.com/gpu");
     let gpus = engine.gpus_per_node.unwrap_or(1);
     Ok(Part {
         container: json!({"image": engine.image, "command": flags::SGLANG}),
-        arguments: flags::sglang(engine, model, &files, chat_template.as_deref()),
+        arguments: flags::sglang(engine, model, &files, template_file),
         resources: json!({gpu: gpus.to_string()}),
         env,
         mounts,
         pod: json!({"tolerations": [{"key": gpu, "operator": "Exists", "effect": "NoSchedule"}]}),
         startup_period: STARTUP_PERIOD,
-        files,
+        files: ModelFiles {
+            chat_template,
+            ..files
+        },
     })
 }
 
@@ -131,6 +136,13 @@ fn simulated(input: PoolInput<'_>, engine: &Engine) -> Result<Part, Refusal> {
         return Err(Refusal::invalid(format!("spec.engine.{field}"), problem));
     }
     let settings = engine.simulator.clone().unwrap_or_default();
+    let mut mounts = simulator::mounts(&input.owner.name, &settings);
+    let mut files = ModelFiles::default();
+    if let Some((mounted, directory)) = tokenizer::mounted(input.spec) {
+        mounts.push(mounted.clone());
+        files.directory = Some(directory);
+        files.mounted = Some(mounted);
+    }
     let gpus = engine.gpus_per_node.unwrap_or(0);
     let resources = match &engine.gpu_resource {
         Some(gpu) if gpus > 0 => json!({gpu: gpus.to_string()}),
@@ -145,10 +157,10 @@ fn simulated(input: PoolInput<'_>, engine: &Engine) -> Result<Part, Refusal> {
         arguments: simulator::arguments(),
         resources,
         env: Vec::new(),
-        mounts: simulator::mounts(&input.owner.name, &settings),
+        mounts,
         pod: json!({"securityContext": security::pod()}),
         startup_period: 1,
-        files: ModelFiles::default(),
+        files,
     })
 }
 
@@ -245,9 +257,16 @@ fn sidecar(input: PoolInput<'_>, engine: &Engine, part: &Part) -> Value {
         format!("--drain-seconds={}", engine.drain_timeout_seconds),
     ];
     let mut mounts = Vec::new();
-    if let (Some(directory), Some(mounted)) = (&part.files.directory, &part.files.mounted) {
-        arguments.push(format!("--model-dir={directory}"));
+    if let Some(mounted) = &part.files.mounted {
+        match &part.files.directory {
+            Some(directory) => arguments.push(format!("--model-dir={directory}")),
+            None => arguments.extend(part.files.in_hub_cache(input.spec.model.as_ref())),
+        }
         mounts.push(mounted.read_only_mount());
+        if let Some((mounted, file)) = &part.files.chat_template {
+            arguments.push(format!("--chat-template={file}"));
+            mounts.push(mounted.read_only_mount());
+        }
     }
     let mut env = Vec::new();
     if let Some(key) = &engine.api_key_secret_ref {

@@ -73,6 +73,6 @@ impl Flags {
 }
 
 /// A text that the kubelet does not take for a reference to a variable.
-fn literal(value: &str) -> String {
+pub(super) fn literal(value: &str) -> String {
     value.replace("$(", "$$(")
 }

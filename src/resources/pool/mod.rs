@@ -18,6 +18,7 @@ mod network_policy;
 mod router;
 mod services;
 mod simulator;
+mod tokenizer;
 
 use serde_json::Value;
 
@@ -29,6 +30,7 @@ pub use deployment::keep_engines;
 pub(super) use network_policy::{from_controller, port};
 pub use router::{AGENTS_PORT, CONTROL_PORT};
 pub(super) use router::{CONTROL_TOKEN, SECRETS, engine_key, liveness, opaque};
+pub(super) use tokenizer::{served_by_engines, tokenizer_url};
 
 /// Port of an engine.
 pub const ENGINE_PORT: u16 = 30000;
@@ -219,7 +221,7 @@ pub(super) fn pull_secrets(rendering: &Rendering) -> Vec<Value> {
 
 /// Where engines are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum EngineList {
+pub enum EngineList {
     /// Base URLs.
     Urls(Vec<String>),
     /// `host:port`: every address of the name.
@@ -227,7 +229,7 @@ pub(super) enum EngineList {
 }
 
 /// Where the engines of a pool are.
-pub(super) fn engine_list(
+pub fn engine_list(
     pool: &str,
     namespace: &str,
     spec: &SGLangPoolSpec,

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::flags;
 use crate::api::pool::{Model, PullPolicy};
 use crate::api::values::HuggingFaceHub;
 use crate::resources::volumes::{self, Mounted};
@@ -22,12 +23,26 @@ pub(super) struct ModelFiles {
     pub(super) mounted: Option<Mounted>,
     /// Variables of the hub's client.
     pub(super) env: Vec<Value>,
+    /// The chat template instead of the model's, and its file.
+    pub(super) chat_template: Option<(Mounted, String)>,
 }
 
 impl ModelFiles {
     /// Whether SGLang downloads it.
     pub(super) fn is_from_hub(&self) -> bool {
         self.directory.is_none()
+    }
+
+    /// Where the sidecar finds what SGLang downloaded.
+    pub(super) fn in_hub_cache(&self, model: Option<&Model>) -> Vec<String> {
+        let mut arguments = vec![
+            format!("--hub-cache={HUB}/hub"),
+            format!("--hub-model={}", flags::literal(&self.path)),
+        ];
+        if let Some(revision) = model.and_then(|model| model.revision.as_ref()) {
+            arguments.push(format!("--hub-revision={}", flags::literal(revision)));
+        }
+        arguments
     }
 }
 
@@ -64,6 +79,7 @@ fn in_directory(model: &Model, mounted: Mounted) -> ModelFiles {
         directory: Some(directory),
         mounted: Some(mounted),
         env: vec![json!({"name": "HF_HUB_OFFLINE", "value": "1"})],
+        chat_template: None,
     }
 }
 
@@ -93,6 +109,7 @@ fn from_hub(model: &Model, hub: &HuggingFaceHub) -> ModelFiles {
         directory: None,
         mounted: Some(Mounted::writable("model", HUB, source)),
         env,
+        chat_template: None,
     }
 }
 

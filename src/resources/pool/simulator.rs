@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::PoolInput;
+use super::{PoolInput, tokenizer};
 use crate::api::pool::{Engine, Replies, Simulator};
 use crate::api::values::ConfigMapKeyRef;
 use crate::resources::labels::Component;
@@ -104,6 +104,9 @@ fn config(input: PoolInput<'_>, engine: &Engine, simulator: &Simulator) -> Resul
     let path = model.map_or("simulated", |model| model.path.as_str());
     let name = model.and_then(|model| model.served_name.as_deref());
     let mut server = json!({"modelPath": path, "servedModelName": name.unwrap_or("default")});
+    if let Some((_, directory)) = tokenizer::mounted(input.spec) {
+        server["tokenizer"] = json!(directory);
+    }
     if let Some(length) = engine.context_length {
         server["contextLength"] = json!(length);
     }

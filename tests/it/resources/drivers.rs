@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{Case, arguments, container, env, everything, mount, spec_job, volume};
 
-fn driver_settings(case: &Case) -> Value {
+pub(super) fn driver_settings(case: &Case) -> Value {
     let objects = case.objects();
     let text = objects.settings.value["data"]["driver.json"]
         .as_str()

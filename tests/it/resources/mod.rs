@@ -10,6 +10,7 @@ mod isolation;
 mod overlay;
 mod routers;
 mod snapshots;
+mod tokenizers;
 
 use std::collections::BTreeMap;
 use std::path::Path;

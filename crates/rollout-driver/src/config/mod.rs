@@ -45,6 +45,15 @@ pub enum TokenizerSource {
     Builtin,
     /// A directory with Hugging Face files.
     Directory(PathBuf),
+    /// The engines' sidecars, below this URL.
+    Engines(String),
+    /// A directory with files that came from there.
+    Fetched {
+        /// The directory.
+        directory: PathBuf,
+        /// Their digest.
+        digest: String,
+    },
 }
 
 /// Deadlines of calls that the spec has no field for. The defaults are meant for production.
@@ -65,6 +74,8 @@ pub struct Timeouts {
     pub output_seconds: f64,
     /// The pause before a first refill; doubles with each further one.
     pub refill_seconds: f64,
+    /// The tokenizer's files from the engines.
+    pub tokenizer_seconds: f64,
 }
 
 impl Default for Timeouts {
@@ -77,6 +88,7 @@ impl Default for Timeouts {
             queue_seconds: 3600.0,
             output_seconds: 600.0,
             refill_seconds: 0.25,
+            tokenizer_seconds: 300.0,
         }
     }
 }
@@ -109,6 +121,8 @@ struct File {
     tokenizer: Option<String>,
     #[serde(default)]
     tokenizer_dir: Option<PathBuf>,
+    #[serde(default)]
+    tokenizer_url: Option<String>,
     #[serde(default = "loopback")]
     status_listen: String,
     #[serde(default)]
@@ -199,6 +213,7 @@ impl DriverConfig {
             plugin_socket,
             tokenizer,
             tokenizer_dir,
+            tokenizer_url,
             status_listen,
             termination_message_path,
             timeouts,
@@ -211,7 +226,8 @@ impl DriverConfig {
                 } else {
                     TokenizerSource::Directory(directory)
                 }
-            });
+            })
+            .or_else(|| tokenizer_url.map(TokenizerSource::Engines));
         Ok(Self {
             job,
             spec: JobSpec::read(spec)?,

@@ -41,11 +41,17 @@ impl PromptMaker {
         dataset: &DatasetSpec,
     ) -> Result<Self, DriverError> {
         let refuse = |problem: String| DriverError::Tokenizer { problem };
-        let tokenizer = source
-            .map(|source| match source {
-                TokenizerSource::Builtin => Tokenizer::builtin(),
-                TokenizerSource::Directory(directory) => Tokenizer::from_dir(directory),
-            })
+        let tokenizer = match source {
+            None => None,
+            Some(TokenizerSource::Builtin) => Some(Tokenizer::builtin()),
+            Some(
+                TokenizerSource::Directory(directory) | TokenizerSource::Fetched { directory, .. },
+            ) => Some(Tokenizer::from_dir(directory)),
+            Some(TokenizerSource::Engines(url)) => {
+                return Err(refuse(format!("its files were not fetched from {url}")));
+            }
+        };
+        let tokenizer = tokenizer
             .transpose()
             .map_err(|error| refuse(error.to_string()))?;
         if dataset.apply_chat_template

@@ -30,6 +30,8 @@ pub fn tokenizer_name(source: &TokenizerSource) -> String {
             let last = directory.file_name().unwrap_or(directory.as_os_str());
             format!("directory {}", last.to_string_lossy())
         }
+        TokenizerSource::Engines(_) => "the engines'".to_owned(),
+        TokenizerSource::Fetched { digest, .. } => format!("sha256 {digest}"),
     }
 }
 
@@ -44,8 +46,8 @@ pub struct Manifest {
     pub samples_per_prompt: u32,
     /// How samples were scored.
     pub reward: RewardInfo,
-    /// Whose token ids the samples have: [`BUILTIN_TOKENIZER`], or `directory <name>`. None where the driver was
-    /// given no tokenizer.
+    /// Whose token ids the samples have: [`BUILTIN_TOKENIZER`], `directory <name>`, or `sha256 <digest>` of files that came
+    /// from the engines. None where the driver had no tokenizer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,
     /// The finished steps, in order.

@@ -39,6 +39,7 @@ use crate::output::{
 };
 use crate::router::RouterClient;
 use crate::status::{Board, LastWord, Server, serve, watch_demand};
+use crate::tokenizer_files;
 
 use report::Report;
 use shell::Shell;
@@ -72,17 +73,28 @@ impl std::fmt::Debug for Driver {
 }
 
 impl Driver {
-    /// Opens data set, output, ledger and the status server's socket.
+    /// Opens data set, output, ledger and the status server's socket, and fetches the tokenizer where the engines have it.
     ///
     /// # Errors
     /// One of them cannot be used: see [`DriverError`]. That is then the last word.
     pub async fn start(config: DriverConfig) -> Result<Self, DriverError> {
+        Self::start_until(config, &CancellationToken::new()).await
+    }
+
+    /// As [`Driver::start`]; waits for nobody once `stop` is cancelled. [`Driver::run`] then says that the run was interrupted.
+    ///
+    /// # Errors
+    /// As [`Driver::start`].
+    pub async fn start_until(
+        config: DriverConfig,
+        stop: &CancellationToken,
+    ) -> Result<Self, DriverError> {
         let board = Board::new(config.job.attempt);
         let (message, output) = (
             config.termination_message_path.clone(),
             config.output_dir.clone(),
         );
-        let started = Self::open(config, board.clone()).await;
+        let started = Self::open(config, stop, board.clone()).await;
         if let Err(error) = &started {
             let word = LastWord::crashed(&board, error, (0, 0), &output);
             say(word, message).await;
@@ -90,7 +102,11 @@ impl Driver {
         started
     }
 
-    async fn open(config: DriverConfig, board: Board) -> Result<Self, DriverError> {
+    async fn open(
+        config: DriverConfig,
+        stop: &CancellationToken,
+        board: Board,
+    ) -> Result<Self, DriverError> {
         let address = config.status_listen.clone();
         let listen = |source| DriverError::Listen {
             address: address.clone(),
@@ -98,7 +114,7 @@ impl Driver {
         };
         let listener = TcpListener::bind(&address).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
-        let config = Arc::new(config);
+        let config = Arc::new(tokenizer_files::resolve(config, stop).await?);
         let reports = mpsc::unbounded_channel();
         let (opening, told) = (Arc::clone(&config), reports.0.clone());
         let opened = tokio::task::spawn_blocking(move || open(&opening, told)).await;
@@ -231,7 +247,7 @@ async fn conduct(
         router,
     };
     let setup = tokio::select! {
-        setup = opened.connect() => setup?,
+        biased;
         () = stop.cancelled() => {
             return Ok(JobResult {
                 reason: Reason::Interrupted,
@@ -239,6 +255,7 @@ async fn conduct(
                 success: false,
             });
         }
+        setup = opened.connect() => setup?,
     };
     let result = Shell::new(setup).run(reports.1, stop).await?;
     if result.reason == Reason::Interrupted {
