@@ -10,14 +10,15 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::core::{ApiResource, DeserializeGuard};
 use kube::runtime::controller::Action;
-use kube::runtime::reflector::Store;
+use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource, ResourceExt};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::Error;
 use super::manager::Shared;
 use super::part::{self, Part, Starting, Stores, all, filled, typed};
-use super::pool::{Context, PoolReconciler};
+use super::pool::{Context, OfPool, PoolReconciler, Surveys};
 use super::runtime::apply::Applier;
 use super::runtime::calls::Calls;
 use super::runtime::children::Children;
@@ -43,7 +44,7 @@ pub(super) struct Pools {
 
 impl Pools {
     /// Starts the watches; nothing is reconciled yet.
-    pub(super) fn start(shared: &Shared, watches: &mut JoinSet<()>) -> Self {
+    pub(super) fn start(shared: &Shared, watches: &mut JoinSet<()>) -> Result<Self, Error> {
         let mut parts = Vec::new();
         let mut children = Children::default();
         let mut pods: Stores<Pod> = Vec::new();
@@ -73,15 +74,20 @@ impl Pools {
             });
         }
         let filled = filled(children.clone(), pods.clone(), jobs.clone()).boxed();
-        let context = context(shared, children, pods, jobs);
+        let surveys = Surveys::new().map_err(|error| {
+            let error = kube::Error::Service(error.into());
+            Error::call("make", "a client for external engines", error)
+        })?;
+        let roots = Roots::of(&parts);
+        let context = context(shared, children, pods, jobs, roots, surveys);
         let reconciler = Arc::new(PoolReconciler::new(context));
-        Self {
+        Ok(Self {
             frame: Frame::new(meta::POOL_KIND, Arc::clone(&shared.metrics)),
             shared: shared.clone(),
             parts,
             filled,
             reconciler,
-        }
+        })
     }
 
     /// Reconciles until told to stop, and until what runs then has ended.
@@ -154,7 +160,40 @@ fn pool_of(job: &Job) -> Option<(String, String)> {
     Some((namespace, reference.name.clone()))
 }
 
-fn context(shared: &Shared, children: Children, pods: Stores<Pod>, jobs: Stores<Job>) -> Context {
+/// The pools themselves.
+struct Roots {
+    there: OfPool<Option<String>>,
+    queue: OfPool<()>,
+}
+
+impl Roots {
+    fn of(parts: &[Part<Pool>]) -> Self {
+        let stores: Vec<_> = parts.iter().map(|part| part.store.clone()).collect();
+        let queues: Vec<_> = parts.iter().map(|part| part.queue.clone()).collect();
+        Self {
+            there: Box::new(move |namespace, name| {
+                let reference = ObjectRef::new(name).within(namespace);
+                let pool = stores.iter().find_map(|store| store.get(&reference))?;
+                pool.uid()
+            }),
+            // A name that a part does not have is looked at, and forgotten.
+            queue: Box::new(move |namespace, name| {
+                for queue in &queues {
+                    queue.add(namespace, name);
+                }
+            }),
+        }
+    }
+}
+
+fn context(
+    shared: &Shared,
+    children: Children,
+    pods: Stores<Pod>,
+    jobs: Stores<Job>,
+    roots: Roots,
+    surveys: Surveys,
+) -> Context {
     let calls = Calls::new(shared.client.clone(), shared.leadership.clone());
     let metrics = Arc::clone(&shared.metrics);
     Context {
@@ -180,6 +219,9 @@ fn context(shared: &Shared, children: Children, pods: Stores<Pod>, jobs: Stores<
             });
             i32::try_from(bound.count()).unwrap_or(i32::MAX)
         }),
+        there: Arc::new(roots.there),
+        queue: Arc::new(roots.queue),
+        surveys,
         rendering: shared.settings.rendering.clone(),
         key: shared.settings.key.clone(),
         teller: Teller::new(

@@ -91,6 +91,9 @@ start_node() {
     --root-dir "$run/kubelet" --cert-dir "$pki/kubelet"
   start kube-proxy kube-proxy --config "$run/kube-proxy.yaml"
   start coredns coredns -conf "$run/Corefile" -dns.port 53
+  # Controllers that run here look Services up.
+  printf 'nameserver %s\n' "$node_ip" >"$run/resolv.conf"
+  mount --bind "$run/resolv.conf" /etc/resolv.conf
   kubectl --kubeconfig "$admin" apply -f - >/dev/null <<YAML
 apiVersion: storage.k8s.io/v1
 kind: StorageClass

@@ -3,8 +3,11 @@
 mod apply;
 mod controller;
 mod election;
+mod external;
+mod field;
 mod jobs;
 mod pools;
 mod prune;
 mod refusals;
 mod settled;
+mod updates;

@@ -2,9 +2,13 @@
 //!
 //! Observe (caches only) -> validate -> build (pure) -> apply, in the order in which Pods need things -> prune -> status. A pool that another
 //! controller manages is left alone, its status too.
+//!
+//! External engines are asked beside it (`external`), and never changed.
 
+mod external;
 mod observe;
 mod reconciler;
 mod status;
 
+pub use external::Surveys;
 pub use reconciler::{Context, OfPool, PoolReconciler};

@@ -7,9 +7,11 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use kube::core::{DeserializeGuard, ObjectMeta};
+use rollout_router::check_engine_urls;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::external::{Access, Surveys, Wanted};
 use super::observe;
 use super::status::{Change, StatusWriter, Target};
 use crate::api::conditions::reasons;
@@ -24,6 +26,7 @@ use crate::controllers::runtime::events::{self, Teller};
 use crate::controllers::runtime::prune;
 use crate::controllers::runtime::reconcile::Next;
 use crate::controllers::{Class, Error};
+use crate::plan::pool::external::Survey;
 use crate::plan::pool::{self as plan, Built, Observed, Trouble, Verdict};
 use crate::resources::labels::Component;
 use crate::resources::pool::{AGENTS_PORT, PoolInput, PoolObjects};
@@ -45,6 +48,12 @@ pub struct Context {
     pub pods: OfPool<Vec<Arc<Pod>>>,
     /// How many jobs use a pool.
     pub bound_jobs: OfPool<i32>,
+    /// UID of a pool that is there.
+    pub there: Arc<OfPool<Option<String>>>,
+    /// Puts a pool into the queue.
+    pub queue: Arc<OfPool<()>>,
+    /// The external engines that are asked.
+    pub surveys: Surveys,
     /// The installation.
     pub rendering: Rendering,
     /// What tokens are derived from.
@@ -80,6 +89,7 @@ impl PoolReconciler {
     /// A pool is gone.
     pub fn forget(&self, uid: &str) {
         self.statuses.forget(uid);
+        self.context.surveys.forget(uid);
     }
 
     /// One look.
@@ -193,7 +203,10 @@ impl PoolReconciler {
         let base = self.statuses.base(target, cached);
         let before: SGLangPoolStatus = serde_json::from_value(base.clone()).unwrap_or_default();
         let generation = pool.metadata.generation.unwrap_or_default();
-        let observed = self.observe(target);
+        let observed = Observed {
+            external: self.survey(pool, target, verdict),
+            ..self.observe(target)
+        };
         let now = Timestamp::now();
         let after = plan::status(&pool.spec, &before, generation, verdict, &observed, now);
         let change = self
@@ -228,8 +241,38 @@ impl PoolReconciler {
                 .iter()
                 .filter_map(|pod| observe::engine_pod(pod))
                 .collect(),
+            external: None,
             bound_jobs: (self.context.bound_jobs)(namespace, name),
         }
+    }
+
+    /// What is known of external engines, which are asked from now on.
+    fn survey(&self, pool: &SGLangPool, target: &Target, verdict: &Verdict) -> Option<Survey> {
+        let context = &self.context;
+        let (Some(external), Verdict::Applied(_)) = (&pool.spec.external, verdict) else {
+            context.surveys.forget(&target.uid);
+            return None;
+        };
+        let Target {
+            namespace,
+            name,
+            uid,
+            ..
+        } = target.clone();
+        let wanted = Wanted {
+            engines: resources::engine_list(&name, &namespace, &pool.spec, &context.rendering),
+            access: match external.api_key_secret_ref {
+                Some(_) => Access::Keyed,
+                None => Access::Open,
+            },
+        };
+        let (there, queue) = (Arc::clone(&context.there), Arc::clone(&context.queue));
+        let place = (namespace.clone(), name.clone());
+        let is_there = move || there(&place.0, &place.1).as_deref() == Some(uid.as_str());
+        let survey = context.surveys.of(&target.uid, wanted, is_there, move || {
+            queue(&namespace, &name)
+        });
+        Some(survey)
     }
 
     fn deployment(&self, target: &Target, name: &str) -> Option<Value> {
@@ -311,15 +354,12 @@ fn verdict_on_spec(pool: &SGLangPool) -> Vec<(&'static str, Violation)> {
         .into_iter()
         .map(|violation| (reasons::NOT_SUPPORTED, violation));
     let mut found: Vec<_> = invalid.chain(unbuilt).collect();
-    if pool.spec.external.is_some() {
-        let message = format!(
-            "{}: not built yet: a pool of engines that run already; name them in the job's own pool",
-            reasons::NOT_SUPPORTED
-        );
-        found.push((
-            reasons::NOT_SUPPORTED,
-            Violation::error("spec.external", message),
-        ));
+    let urls = pool.spec.external.as_ref().map(|external| &external.urls);
+    if let Some(urls) = urls.filter(|urls| !urls.is_empty() && found.is_empty())
+        && let Err(error) = check_engine_urls(urls)
+    {
+        let violation = Violation::error("spec.external.urls", error.to_string());
+        found.push((reasons::INVALID_SPEC, violation));
     }
     found.retain(|(_, violation)| violation.is_error());
     found

@@ -25,12 +25,16 @@ pub(super) struct Controller {
 impl Controller {
     /// Starts one that looks at a namespace alone.
     pub(super) async fn start(namespace: &str, more: &[&str]) -> Self {
+        Self::start_of_image(namespace, "localhost/rollout-operator:dev", more).await
+    }
+
+    async fn start_of_image(namespace: &str, image: &str, more: &[&str]) -> Self {
         let home = tempfile::tempdir().unwrap();
         let key = home.path().join("key");
         std::fs::write(&key, [7; 32]).unwrap();
         let log = home.path().join("log");
         let mut child = Command::new(env!("CARGO_BIN_EXE_rollout-operator"))
-            .args(["controller", "--image", "localhost/rollout-operator:dev"])
+            .args(["controller", "--image", image])
             .args([
                 "--namespace",
                 namespace,
@@ -62,12 +66,21 @@ impl Controller {
 
     /// Starts one, and waits until it is ready.
     pub(super) async fn ready(namespace: &str, more: &[&str]) -> Self {
-        let controller = Self::start(namespace, more).await;
-        until("the controller is ready", &controller, async || {
-            controller.get("/readyz").await.as_deref() == Some("ready\n")
+        Self::start(namespace, more).await.once_ready().await
+    }
+
+    /// Starts one that renders another image of the operator, and waits until it is ready.
+    pub(super) async fn of_image(namespace: &str, image: &str) -> Self {
+        let controller = Self::start_of_image(namespace, image, &[]).await;
+        controller.once_ready().await
+    }
+
+    async fn once_ready(self) -> Self {
+        until("the controller is ready", &self, async || {
+            self.get("/readyz").await.as_deref() == Some("ready\n")
         })
         .await;
-        controller
+        self
     }
 
     /// A page; none: nobody answers, or not with success.

@@ -3,6 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 use rollout_operator::api::conditions::reasons;
 use rollout_operator::api::pool::{SGLangPoolSpec, SGLangPoolStatus};
+use rollout_operator::plan::pool::external::{Abilities, Answer, ExternalEngine, Facts, Survey};
 use rollout_operator::plan::pool::{
     Built, EnginePod, Observed, Trouble, Verdict, Workload, status,
 };
@@ -259,5 +260,205 @@ fn a_status_is_bounded_and_the_same_for_the_same_world() {
     assert_eq!(
         self::status(&two(), &first, 3, &applied(), &observed, later),
         first
+    );
+}
+
+fn foreign() -> SGLangPoolSpec {
+    spec(json!({
+        "model": {"path": "Qwen/Qwen3-8B"},
+        "external": {"urls": ["http://a:1", "http://b:1"]},
+    }))
+}
+
+fn facts(served: &str, weights: &str) -> Facts {
+    Facts {
+        model: Some("/models/8b".to_owned()),
+        served_name: Some(served.to_owned()),
+        weight_version: Some(weights.to_owned()),
+        paused: false,
+    }
+}
+
+fn tested(served: &str, weights: &str) -> Answer {
+    let abilities = Abilities {
+        version: Some("0.5.23".to_owned()),
+        ..Abilities::default()
+    };
+    Answer::Tested(facts(served, weights), abilities)
+}
+
+fn surveyed(a: Answer, b: Answer) -> Observed {
+    let engine = |url: &str, answer| ExternalEngine {
+        url: url.to_owned(),
+        answer,
+    };
+    Observed {
+        external: Some(Survey {
+            trouble: None,
+            engines: vec![engine("http://b:1", b), engine("http://a:1", a)],
+        }),
+        ..Observed::default()
+    }
+}
+
+/// The message of a condition.
+fn said<'a>(status: &'a SGLangPoolStatus, about: &str) -> &'a str {
+    let mut conditions = status.conditions.iter();
+    &conditions
+        .find(|condition| condition.type_ == about)
+        .unwrap()
+        .message
+}
+
+const MODEL: &str = "Qwen/Qwen3-8B";
+
+#[test]
+fn external_engines_that_answer_as_they_should_are_a_ready_pool() {
+    let observed = surveyed(tested(MODEL, "default"), tested(MODEL, "default"));
+    let status = made(&foreign(), &applied(), &observed);
+    assert_eq!(
+        shown(&status),
+        [
+            "Ready=True/AsExpected",
+            "Available=True/AsExpected",
+            "EnginesReady=True/AsExpected"
+        ]
+    );
+    assert_eq!((status.replicas, status.ready_replicas), (2, 2));
+    let display = status.display.unwrap();
+    assert_eq!(display.engines.as_deref(), Some("2/2"));
+    assert_eq!(display.weights.as_deref(), Some("default"));
+    assert_eq!(
+        json!(status.engines[0]),
+        json!({
+            "name": "http://a:1", "url": "http://a:1", "ready": true, "weightVersion": "default", "version": "0.5.23", "paused": false,
+        })
+    );
+    assert_eq!(status.engines[1].url, "http://b:1");
+}
+
+#[test]
+fn an_external_engine_that_does_not_answer_is_waited_for() {
+    let silent = Answer::Silent("takes no connection".to_owned());
+    let status = made(
+        &foreign(),
+        &applied(),
+        &surveyed(tested(MODEL, "1"), silent),
+    );
+    assert_eq!(
+        shown(&status),
+        [
+            "Ready=False/Starting",
+            "Reconciling=True/Progressing",
+            "Available=True/AsExpected",
+            "EnginesReady=False/Starting"
+        ]
+    );
+    assert_eq!(
+        said(&status, "Ready"),
+        "1 of 2 engines are ready; http://b:1 takes no connection"
+    );
+    assert!(!status.engines[1].ready);
+    // Nobody was asked yet.
+    let nobody = made(&foreign(), &applied(), &Observed::default());
+    assert!(shown(&nobody).contains(&"Ready=False/Starting".to_owned()));
+}
+
+#[test]
+fn what_external_engines_lack_is_named_and_a_person_must_act() {
+    let lacking = Answer::Tested(
+        facts(MODEL, "default"),
+        Abilities {
+            version: Some("0.5.9".to_owned()),
+            lacks: vec!["it has no /abort_request".to_owned()],
+            remark: None,
+        },
+    );
+    let other = tested("meta/other", "default");
+    let status = made(&foreign(), &applied(), &surveyed(lacking, other));
+    assert_eq!(
+        shown(&status),
+        [
+            "Ready=False/EngineUnsuitable",
+            "Stalled=True/EngineUnsuitable",
+            "Available=False/Starting",
+            "EnginesReady=False/Starting"
+        ]
+    );
+    assert_eq!(
+        said(&status, "Stalled"),
+        "http://a:1 (SGLang 0.5.9): it has no /abort_request; http://b:1 (SGLang 0.5.23): it serves meta/other, spec.model is Qwen/Qwen3-8B"
+    );
+}
+
+#[test]
+fn the_model_of_an_engine_is_known_until_its_weights_are_updated() {
+    for (served, weights, ready) in [
+        ("/checkpoints/7", "7", 2),
+        ("/checkpoints/7", "default", 1),
+        (MODEL, "default", 2),
+    ] {
+        let observed = surveyed(tested(MODEL, "default"), tested(served, weights));
+        let status = made(&foreign(), &applied(), &observed);
+        assert_eq!(status.ready_replicas, ready, "{served} {weights}");
+    }
+    let mixed = surveyed(tested(MODEL, "6"), tested(MODEL, "7"));
+    let display = made(&foreign(), &applied(), &mixed).display.unwrap();
+    assert_eq!(display.weights.as_deref(), Some("Mixed"));
+    // A pool that does not say what it serves takes any.
+    let any = spec(json!({"external": {"urls": ["http://a:1"]}}));
+    let observed = surveyed(tested("x", "default"), tested("y", "default"));
+    assert_eq!(made(&any, &applied(), &observed).ready_replicas, 2);
+}
+
+#[test]
+fn a_suspended_pool_of_external_engines_stops_its_router_alone() {
+    let mut suspended = foreign();
+    suspended.suspend = true;
+    let mut observed = surveyed(tested(MODEL, "1"), tested(MODEL, "1"));
+    observed.router = Some(workload(1, 1, 1));
+    let stopping = made(&suspended, &applied(), &observed);
+    assert!(
+        !shown(&stopping)
+            .iter()
+            .any(|line| line.starts_with("Suspended=True"))
+    );
+    observed.router = None;
+    let lines = shown(&made(&suspended, &applied(), &observed));
+    assert!(
+        lines.contains(&"Suspended=True/Suspended".to_owned()),
+        "{lines:?}"
+    );
+    assert!(
+        lines.contains(&"Ready=False/Suspended".to_owned()),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn a_message_about_many_engines_names_some() {
+    let engines = (0..50)
+        .map(|number| ExternalEngine {
+            url: format!("http://e-{number:02}:1"),
+            answer: Answer::Locked,
+        })
+        .chain((50..100).map(|number| ExternalEngine {
+            url: format!("http://e-{number:02}:1"),
+            answer: Answer::Silent("takes no connection".to_owned()),
+        }));
+    let observed = Observed {
+        external: Some(Survey {
+            trouble: Some("sglang:30000 has no address".to_owned()),
+            engines: engines.collect(),
+        }),
+        ..Observed::default()
+    };
+    let status = made(&foreign(), &applied(), &observed);
+    assert_eq!(status.engines.len(), 64);
+    assert_eq!(
+        said(&status, "EnginesReady"),
+        "50 of 100 engines are ready; sglang:30000 has no address; with apiKeySecretRef only that they answer is checked: the \
+         controller reads no keys; http://e-50:1 takes no connection; http://e-51:1 takes no connection; http://e-52:1 takes no \
+         connection; http://e-53:1 takes no connection; and 46 more"
     );
 }
