@@ -18,7 +18,7 @@ mod validate;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// RL rollouts as Kubernetes objects.
 #[derive(Debug, Parser)]
@@ -72,6 +72,12 @@ impl Command {
             | Self::Plugins(_) => "info",
         }
     }
+}
+
+/// The command line with all its sub-commands and flags, for whoever checks what is written about it.
+#[must_use]
+pub fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// Parses the command line and runs the sub-command. Errors go to standard error, with their causes.

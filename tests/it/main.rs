@@ -5,6 +5,8 @@ mod api;
 #[cfg(test)]
 mod controllers;
 #[cfg(test)]
+mod documents;
+#[cfg(test)]
 mod examples;
 #[cfg(test)]
 mod layers;

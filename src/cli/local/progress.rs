@@ -241,6 +241,50 @@ mod tests {
         );
     }
 
+    /// What a line of README says.
+    fn said(line: &str) -> Status {
+        let (phase, rest) = line.split_once(" step ").expect("a phase");
+        let mut parts = rest.split(", ");
+        let (step, groups) = parts
+            .next()
+            .and_then(|part| part.split_once(": groups "))
+            .expect("a step");
+        let (kept, target) = groups.split_once('/').expect("groups");
+        let number = |text: &str| text.parse().expect("a number");
+        let mut status = Status {
+            phase: phase.into(),
+            ..Status::default()
+        };
+        let progress = &mut status.progress;
+        progress.step = number(step);
+        progress.groups.kept = number(kept);
+        progress.groups.target = number(target);
+        for part in parts {
+            match part.split_once(' ').expect("two words") {
+                ("reward", mean) => progress.reward_mean = Some(mean.into()),
+                (count, "sessions running") => progress.sessions.active = number(count),
+                (count, "tokens") => progress.tokens.generated = number(count),
+                (count, "recycled") => progress.groups.recycled = number(count),
+                (count, "filtered") => progress.groups.filtered = number(count),
+                other => panic!("{other:?} is said nowhere: {line}"),
+            }
+        }
+        status
+    }
+
+    #[test]
+    fn readme_shows_lines_as_they_are() {
+        let readme = include_str!("../../../README.md");
+        let lines = readme
+            .lines()
+            .filter(|line| line.starts_with("Running step "));
+        let lines: Vec<_> = lines.collect();
+        assert!(!lines.is_empty());
+        for line in lines {
+            assert_eq!(summary(&said(line), None), line);
+        }
+    }
+
     #[test]
     fn a_line_names_the_most_frequent_failure_and_sessions_that_wait() {
         let status = |failures: serde_json::Value| -> Status {

@@ -1,6 +1,5 @@
 //! The example agents against a simulated engine: real Python, the real OpenAI client, real sockets.
 
-mod guides;
 mod manifests;
 
 use std::path::Path;

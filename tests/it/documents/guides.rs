@@ -4,8 +4,12 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use sglang_simulator::{Config, Script, Simulator};
 
-const GUIDES: [&str; 2] = ["docs/job.md", "README.md"];
+use super::{Document, document, documents};
+
+/// The page about the simulated engine: its first block is the configuration of one, the others are scripts.
+const ENGINE: &str = "docs/simulated-engine.md";
 
 /// A job that the parts of a spec are put into; rows for agents and for single turns alike.
 fn job() -> Value {
@@ -20,25 +24,6 @@ fn job() -> Value {
             "output": {"persistentVolumeClaim": {"claimName": "samples"}},
         },
     })
-}
-
-/// The YAML blocks of a guide, with the lines that they begin in.
-fn blocks(text: &str) -> Vec<(usize, String)> {
-    let mut blocks = Vec::new();
-    let mut open: Option<(usize, String)> = None;
-    for (number, line) in text.lines().enumerate() {
-        match &mut open {
-            None if line == "```yaml" => open = Some((number + 2, String::new())),
-            None => {}
-            Some(_) if line == "```" => blocks.extend(open.take()),
-            Some((_, block)) => {
-                block.push_str(line);
-                block.push('\n');
-            }
-        }
-    }
-    assert!(open.is_none(), "a block does not end");
-    blocks
 }
 
 fn manifest(block: &str) -> String {
@@ -72,19 +57,59 @@ fn errors(manifest: &str) -> String {
     wrong.collect::<Vec<_>>().join("\n")
 }
 
+fn yaml(document: &Document) -> Vec<(usize, String)> {
+    let blocks = document.blocks().into_iter();
+    let yaml = blocks.filter(|block| block.language == "yaml");
+    yaml.map(|block| (block.line, block.text)).collect()
+}
+
 #[test]
 fn every_block_is_valid() {
     let mut checked = 0;
-    for guide in GUIDES {
-        let path = format!("{}/{guide}", env!("CARGO_MANIFEST_DIR"));
-        let text = std::fs::read_to_string(&path).expect("the guide");
-        for (line, block) in blocks(&text) {
+    for page in documents() {
+        if page.path.to_str() == Some(ENGINE) {
+            continue;
+        }
+        for (line, block) in yaml(&page) {
             let found = errors(&manifest(&block));
-            assert_eq!(found, "", "{guide}:{line}");
+            assert_eq!(found, "", "{}:{line}", page.path.display());
             checked += 1;
         }
     }
     assert!(checked >= 10, "{checked} blocks");
+}
+
+#[test]
+fn the_simulated_engine_takes_what_its_page_shows() {
+    let mut blocks = yaml(&document(ENGINE)).into_iter();
+    let (_, configuration) = blocks.next().expect("a configuration");
+    let mut engine: Value = serde_yaml::from_str(&configuration).expect("YAML");
+    let server = engine
+        .as_object_mut()
+        .and_then(|engine| engine.remove("server"));
+    // Of a pool, all but the server is the same; with `server` it is what the command reads, but for a tokenizer that is the reader's.
+    let pool = json!({
+        "apiVersion": "rollout-operator.dev/v1alpha1", "kind": "SGLangPool", "metadata": {"name": "page"},
+        "spec": {"engine": {"simulator": engine}},
+    });
+    assert_eq!(errors(&pool.to_string()), "");
+    let mut server = server.expect("a server");
+    server
+        .as_object_mut()
+        .and_then(|server| server.remove("tokenizer"));
+    engine["server"] = server;
+    let config: Config = serde_json::from_value(engine).expect("a configuration");
+    Simulator::new(config).expect("an engine");
+    for (line, script) in blocks {
+        let script = Script {
+            inline: Some(script),
+            ..Script::default()
+        };
+        let mut config = Config::default();
+        config.replies.script = Some(script);
+        let engine = Simulator::new(config);
+        assert!(engine.is_ok(), "{ENGINE}:{line}: {:?}", engine.err());
+    }
 }
 
 /// Fields that a table names in code: a path with a dot or of the top level, in a job or (after `pool:`) in a pool.
@@ -111,8 +136,7 @@ fn every_field_of_the_table_of_flags_is_there() {
         rollout_operator::api::crd::job(),
         rollout_operator::api::crd::pool(),
     ];
-    let path = format!("{}/docs/miles-flags.md", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(&path).expect("the table");
+    let text = document("docs/miles-flags.md").text;
     let rows = text.lines().filter(|line| line.starts_with("| `--"));
     let fields: Vec<_> = rows.flat_map(named_fields).collect();
     assert!(fields.len() > 60, "{}", fields.len());
