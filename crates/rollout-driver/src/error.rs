@@ -90,6 +90,17 @@ pub enum LedgerError {
         /// The directory.
         path: PathBuf,
     },
+    /// The file system refuses to read or to write.
+    #[error(
+        "the ledger in {} cannot be read or written: a full disk or quota, a limit on the size of files, or a disk that fails; the next start continues",
+        path.display()
+    )]
+    Io {
+        /// The directory.
+        path: PathBuf,
+        /// What the database says.
+        source: rusqlite::Error,
+    },
     /// Not a database, or a damaged one.
     #[error("the ledger {} is damaged: {problem}; move it away to begin anew", path.display())]
     Corrupt {

@@ -12,9 +12,11 @@ use super::{
 
 /// What a run of a manifest says about its failure: everything from the word `error` on, with the home of the test taken out.
 async fn failure(home: &Path, manifest: &str, more: &[&str]) -> String {
-    let ended = Run::start_with(manifest, &home.join("out"), more)
-        .end()
-        .await;
+    failed(home, Run::start_with(manifest, &home.join("out"), more)).await
+}
+
+async fn failed(home: &Path, run: Run) -> String {
+    let ended = run.end().await;
     assert_eq!(ended.code, Some(1), "{}", ended.talk);
     let said: Vec<&str> = ended
         .talk
@@ -127,6 +129,21 @@ async fn a_ledger_that_cannot_be_used() {
 
     fs::write(&ledger, &sound).unwrap();
     assert_eq!(Run::start(MATH, &job.path("")).end().await.code, Some(0));
+}
+
+#[tokio::test]
+async fn no_space_for_the_ledger() {
+    let home = tempdir();
+    let output = home.path().join("out");
+    let run = Run::start_on_a_full_disk(24, AGENT, &output);
+    insta::assert_snapshot!(failed(home.path(), run).await, @"error: driver: the ledger in HOME/out/.rollout/ledger cannot be read or written: a full disk or quota, a limit on the size of files, or a disk that fails; the next start continues: disk I/O error: Error code 4874: disk I/O error (it ended with exit status: 1 before it said where it listens; its log: HOME/out/.rollout/logs/driver.log)");
+    let ended = Run::start(AGENT, &output).end().await;
+    assert_eq!(
+        ended.code,
+        Some(0),
+        "the next start continues: {}",
+        ended.talk
+    );
 }
 
 #[tokio::test]

@@ -50,7 +50,19 @@ impl Run {
     }
 
     pub(super) fn start_with(manifest: &str, output: &Path, more: &[&str]) -> Self {
-        let mut child = Command::new(OPERATOR)
+        Self::spawn(Command::new(OPERATOR), manifest, output, more)
+    }
+
+    /// A limit on the size of files stands for a full disk.
+    pub(super) fn start_on_a_full_disk(kibibytes: u32, manifest: &str, output: &Path) -> Self {
+        let script = format!("trap '' XFSZ; ulimit -f {kibibytes}; exec \"$0\" \"$@\"");
+        let mut bash = Command::new("bash");
+        bash.args(["-c", &script, OPERATOR]);
+        Self::spawn(bash, manifest, output, &[])
+    }
+
+    fn spawn(mut command: Command, manifest: &str, output: &Path, more: &[&str]) -> Self {
+        let mut child = command
             .args(["local", manifest, "--output"])
             .arg(output)
             .args(more)

@@ -177,6 +177,11 @@ pub(crate) fn database_error(
             path: path.to_owned(),
             problem: source.to_string(),
         },
+        // Of a full disk SQLite says so where it writes rows, not where it makes its shared memory; of a full quota never.
+        Some(ErrorCode::SystemIoFailure) => LedgerError::Io {
+            path: path.to_owned(),
+            source,
+        },
         _ => LedgerError::Database { operation, source },
     }
 }
