@@ -277,3 +277,71 @@ pub(super) async fn keep_running(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What becomes of a child that announces itself by this script.
+    async fn started(script: &str) -> (tempfile::TempDir, Result<Process, ServiceError>) {
+        let home = tempfile::tempdir().unwrap();
+        let spec = Spec {
+            name: "router".to_owned(),
+            program: "/bin/sh".into(),
+            args: vec!["-c".to_owned(), script.to_owned()],
+            first_line: None,
+            environment: None,
+            directory: None,
+            log: home.path().join("router.log"),
+            announces: true,
+        };
+        let started = Process::start(&spec).await;
+        (home, started)
+    }
+
+    async fn refused(script: &str) -> (bool, String) {
+        let (home, started) = started(script).await;
+        let error = started.err().unwrap();
+        let directory = format!("{}/", home.path().display());
+        (error.is_crash(), error.to_string().replace(&directory, ""))
+    }
+
+    #[tokio::test]
+    async fn a_child_that_says_why_it_ends_is_not_started_again() {
+        let (again, text) =
+            refused("echo begins >&2; echo 'error: the port is taken' >&2; exit 1").await;
+        assert!(!again);
+        assert_eq!(
+            text,
+            "router: the port is taken (it ended with exit status: 1 before it said where it listens; its log: router.log)"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_child_that_is_killed_may_be_started_again() {
+        let (again, text) = refused("echo begins >&2; kill -9 $$").await;
+        assert!(again);
+        assert_eq!(
+            text,
+            "router: it ended with signal: 9 (SIGKILL) before it said where it listens; its log (router.log) ends with:\nbegins"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_child_that_says_something_else_is_none_of_ours() {
+        let (again, text) = refused("echo hello; exec sleep 100").await;
+        assert!(!again);
+        assert_eq!(
+            text,
+            "router: it said 'hello' in place of where it listens without a word in its log (router.log)"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_a_child_announces_is_taken() {
+        let (_home, started) = started("echo '{\"url\": \"http://here\"}'; exec sleep 100").await;
+        let process = started.unwrap();
+        assert_eq!(process.announcement["url"], "http://here");
+        process.stop(Duration::from_secs(30)).await;
+    }
+}
