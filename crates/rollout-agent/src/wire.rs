@@ -75,6 +75,9 @@ pub struct Start {
     /// Whether a partial trajectory is resumed.
     #[serde(default)]
     pub resume: bool,
+    /// Whether it has a process of its own, where sessions share one.
+    #[serde(default)]
+    pub alone: bool,
 }
 
 /// How a session ended.
@@ -126,6 +129,9 @@ impl Ended {
     }
 }
 
+/// Metadata of a session whose process ran others too, and died: nobody knows which of them did it.
+const SHARED_DEATH: &str = "shared_process_died";
+
 /// Metadata of a session that could not run because the agent itself cannot: another pod will hardly do better.
 const LOAD_FAILED: &str = "agent_load_failed";
 
@@ -164,6 +170,17 @@ impl LoadFailure {
 }
 
 impl Ended {
+    /// The same of a session that may or may not have killed the process that it shared.
+    #[must_use]
+    pub fn shared_death(mut self) -> Self {
+        self.fault = Fault::Infra;
+        self.result = Some(Map::from_iter([(
+            SHARED_DEATH.to_owned(),
+            Value::Bool(true),
+        )]));
+        self
+    }
+
     /// The end of a session whose agent cannot be loaded or started.
     pub fn load_failed(session_id: &str, failure: &LoadFailure) -> Self {
         let mut ended = Self::infra(session_id, &failure.error);

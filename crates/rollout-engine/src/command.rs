@@ -37,6 +37,15 @@ pub struct JobResult {
     pub success: bool,
 }
 
+/// With whom a sample may share the process that runs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Company {
+    /// With any other.
+    Any,
+    /// With none: it was in processes that died.
+    Alone,
+}
+
 /// One thing to do, in the order given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
@@ -55,6 +64,8 @@ pub enum Command {
     Generate {
         /// Which.
         key: SampleKey,
+        /// With whom.
+        company: Company,
     },
     /// End one execution early, keeping what it has; `SampleEnded` is still owed.
     Cancel {

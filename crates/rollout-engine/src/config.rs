@@ -39,6 +39,8 @@ pub enum Scoring {
 pub struct Limits {
     /// How often one sample is run again after infrastructure failures.
     pub sample_refills: u32,
+    /// Shared processes that may die with a sample in them before it runs in one of its own.
+    pub shared_deaths: u32,
     /// How often one group is taken in all when it keeps failing.
     pub group_tries: u32,
     /// Infrastructure incidents before the job ends. Samples that were in flight when an incident was first seen belong to it.
@@ -63,6 +65,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             sample_refills: 5,
+            shared_deaths: 2,
             group_tries: 3,
             infra_incidents: 100,
             bad_rows: 100,

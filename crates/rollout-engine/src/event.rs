@@ -38,6 +38,12 @@ pub enum SampleEnd {
         /// Stable name of the cause; failures of one cause at one time are one incident.
         cause: String,
     },
+    /// It shared a process with others, and the process died: one of them did it, nobody knows which. It is run again and costs nothing;
+    /// after some of these it runs alone, where its end is its own.
+    SharedDeath {
+        /// Stable name of the cause.
+        cause: String,
+    },
     /// What should run cannot be started, and hardly could anywhere (an agent that cannot be imported): as `Infra`, but a few of these
     /// with no finished sample in between end the job.
     Setup {

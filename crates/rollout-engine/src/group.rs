@@ -22,6 +22,10 @@ pub(crate) enum SlotState {
 pub(crate) struct Slot {
     pub(crate) state: SlotState,
     pub(crate) attempt: u32,
+    /// How often it was run again for an infrastructure failure.
+    pub(crate) refills: u32,
+    /// Shared processes that died with it.
+    pub(crate) shared_deaths: u32,
     pub(crate) started: Duration,
     /// The slot has samples worth keeping: finished ones, or a part.
     pub(crate) has_samples: bool,

@@ -37,7 +37,7 @@ mod tally;
 mod teardown;
 
 pub use book::{Book, BookError, OpenTake, QueueName, Queued, Record, Requeue, Source};
-pub use command::{Command, JobResult, Reason};
+pub use command::{Command, Company, JobResult, Reason};
 pub use config::{EngineConfig, Granularity, LadderConfig, Limits, Scoring, Surplus};
 pub use engine::{Engine, Progress};
 pub use event::{Event, SampleEnd, ScoreEnd, SlotStart, StopCause, Verdict};

@@ -81,6 +81,37 @@ async fn an_agent_that_always_raises_ends_the_job_with_its_reason() {
     }
 }
 
+/// One prompt's agents kill their process, with whatever other sessions it runs.
+#[tokio::test]
+async fn an_agent_that_kills_its_process_fails_alone_and_harms_no_other_group() {
+    let deadly = "12 * 12";
+    let (home, ended) = run_with(|text| {
+        let rollout = "    batchSize: 4\n    samplesPerPrompt: 4\n    overSampling: {batchSize: 8}\n    filter: {type: NonzeroRewardStd}\n";
+        assert!(text.contains(rollout));
+        // Every group is needed, and nothing that fails is forgiven.
+        let needy = "    batchSize: 10\n    samplesPerPrompt: 4\n    errorBudget: {infraFailures: 0, retriesPerSample: 0, retriesPerGroup: 0, consecutiveGroupFailures: 1}\n";
+        text.replace(rollout, needy)
+            .replace("    import asyncio\n", "    import asyncio, os\n")
+            .replace(
+                "            said = reply",
+                &format!("            if {deadly:?} in prompt[0][\"content\"]:\n                os._exit(3)\n            said = reply"),
+            )
+    })
+    .await;
+    assert_eq!(ended.code, Some(0), "{}", ended.talk);
+    let output = home.path().join("out");
+    let rows = run::rows(&output);
+    assert_eq!(rows.len(), 40);
+    for row in rows {
+        let is_deadly = row["prompt"].to_string().contains(deadly);
+        let failed = row["metadata"]["agent_outcome"] == "agent_failed";
+        assert_eq!(failed, is_deadly, "{row}");
+    }
+    let failures = run::last_word(&output)["recentFailures"].to_string();
+    assert!(failures.contains("shared_process_died"), "{failures}");
+    assert!(failures.contains("exit code 3"), "{failures}");
+}
+
 #[tokio::test]
 async fn a_bad_row_is_named_by_line_and_column() {
     let (_home, ended) = run_with(|text| text.replace(r#""label": "13"}"#, r#""label": }"#)).await;

@@ -91,6 +91,8 @@ pub(super) struct Claim {
     pub(super) heartbeat_seconds: f64,
     #[serde(default)]
     pub(super) resume: bool,
+    #[serde(default)]
+    pub(super) alone: bool,
 }
 
 fn default_heartbeat() -> f64 {

@@ -135,6 +135,7 @@ fn start_of(claim: Claim) -> Start {
         metadata: claim.metadata,
         deadline_seconds: claim.deadline_seconds,
         resume: claim.resume,
+        alone: claim.alone,
     }
 }
 

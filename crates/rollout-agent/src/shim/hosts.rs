@@ -1,10 +1,13 @@
 //! Runs an agent function: one host process for all sessions, replaced when it dies or when a session does not let go of it.
 //!
 //! A process with a session that ignores its cancellation gets no new session, and is killed as soon as no other session needs it.
-//! While it lives on for the others, a fresh process takes what comes.
+//! While it lives on for the others, a fresh process takes what comes. A session that is to be alone has a process of its own.
+
+mod alone;
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
+    io,
     sync::Arc,
     time::Duration,
 };
@@ -128,13 +131,17 @@ impl Hosts {
         }
     }
 
-    fn start_host(&mut self) {
+    fn new_host(&mut self) -> io::Result<Live> {
         let id = self.next_id;
         self.next_id += 1;
-        match Host::start(&self.config, id, self.host_events.clone(), &self.tasks) {
-            Ok(host) => {
-                self.live.insert(id, Live::new(host));
-                self.current = Some(id);
+        Host::start(&self.config, id, self.host_events.clone(), &self.tasks).map(Live::new)
+    }
+
+    fn start_host(&mut self) {
+        match self.new_host() {
+            Ok(live) => {
+                self.current = Some(live.host.id);
+                self.live.insert(live.host.id, live);
             }
             Err(error) => {
                 let what = format!("the interpreter {}", self.config.python.display());
@@ -158,6 +165,9 @@ impl Hosts {
             let ended = Ended::load_failed(&start.session_id, failure);
             return self.tell(FromShim::ended(ended));
         }
+        if start.alone {
+            return self.start_alone(start);
+        }
         match self.current.and_then(|id| self.live.get_mut(&id)) {
             Some(live) if live.ready => live.start(start),
             _ => self.waiting.push_back(start),
@@ -165,12 +175,11 @@ impl Hosts {
     }
 
     fn cancel(&mut self, cancel: Cancel) {
-        if let Some(index) = self
-            .waiting
-            .iter()
-            .position(|start| start.session_id == cancel.session_id)
+        let waits = |start: &Start| start.session_id == cancel.session_id;
+        let waiting = self.waiting.iter().position(waits);
+        if waiting.is_some_and(|index| self.waiting.remove(index).is_some())
+            || self.forget_alone(&cancel.session_id)
         {
-            self.waiting.remove(index);
             let error = Some("the session was cancelled before it started".to_owned());
             let ended = Ended {
                 session_id: cancel.session_id,
@@ -235,9 +244,14 @@ impl Hosts {
         match event {
             HostEvent::Said(FromShim::Ready) => self.on_ready(id),
             HostEvent::Said(FromShim::Failed { error, fault }) => {
-                self.live.remove(&id);
+                let failure = LoadFailure { error, fault };
+                let start = self.live.remove(&id).and_then(|live| live.meant_for);
+                if let Some(start) = start {
+                    let ended = Ended::load_failed(&start.session_id, &failure);
+                    self.tell(FromShim::ended(ended));
+                }
                 if self.current == Some(id) {
-                    self.fail(LoadFailure { error, fault });
+                    self.fail(failure);
                 }
             }
             HostEvent::Said(FromShim::Ended(ended)) => self.on_ended(id, *ended).await,
@@ -266,6 +280,9 @@ impl Hosts {
         live.ready = true;
         live.keep = Processes::below(live.host.pid);
         live.keep.insert(live.host.pid);
+        if let Some(start) = live.meant_for.take() {
+            return live.start(start);
+        }
         for start in std::mem::take(&mut self.waiting) {
             live.start(start);
         }
@@ -327,22 +344,26 @@ impl Hosts {
         let Some(live) = self.live.remove(&id) else {
             return;
         };
-        // Alone, the session killed its process; among others, nobody knows who did.
-        let fault = if live.sessions.len() > 1 {
-            Fault::Infra
-        } else {
-            Fault::Agent
-        };
         for session_id in &live.sessions {
-            self.tell(FromShim::ended(Ended {
+            let ended = Ended {
                 session_id: session_id.clone(),
                 signal,
                 error: Some(how.to_owned()),
                 log_tail: log_tail.clone(),
-                fault,
+                fault: Fault::Agent,
                 clean,
                 ..Ended::default()
+            };
+            // Alone, the session killed its process; among others, nobody knows who did.
+            self.tell(FromShim::ended(if live.sessions.len() > 1 {
+                ended.shared_death()
+            } else {
+                ended
             }));
+        }
+        if let Some(start) = &live.meant_for {
+            let error = format!("{how} while the agent was loaded");
+            self.tell(FromShim::ended(Ended::infra(&start.session_id, error)));
         }
         for report in self.aborts.host_died(id, how) {
             self.tell(FromShim::AbortDone(report));

@@ -12,6 +12,8 @@ pub(super) struct Live {
     /// It gets no new session.
     pub(super) retired: bool,
     pub(super) sessions: HashSet<String>,
+    /// The one session that it is started for, until it is ready.
+    pub(super) meant_for: Option<Start>,
     /// It has run a session; what that started elsewhere may still be there.
     pub(super) worked: bool,
     /// The processes below it when it became ready: its own, not a session's.
@@ -25,6 +27,7 @@ impl Live {
             ready: false,
             retired: false,
             sessions: HashSet::new(),
+            meant_for: None,
             worked: false,
             keep: HashSet::new(),
         }

@@ -54,7 +54,56 @@ async fn when_a_process_of_many_sessions_is_killed_it_is_nobodys_failure() {
     for id in &ids {
         let result = router.result(id).await;
         assert_eq!(result["outcome"], "infra_failed", "{result:#}");
+        assert_eq!(result["metadata"], json!({"shared_process_died": true}));
     }
+}
+
+/// One that was in such processes is kept apart: what happens to its process then is its own doing, and harms nobody.
+#[tokio::test]
+async fn a_session_that_is_to_be_alone_has_a_process_of_its_own_that_goes_with_it() {
+    let router = FakeRouter::start().await;
+    let shape = Shape {
+        concurrent: 2,
+        sessions_per_pod: 3,
+    };
+    let mut pod = Pod::function(&router, shape, "deadly_agent.run");
+    let other = router.offer(offer());
+    let mut deadly = offer();
+    deadly["alone"] = json!(true);
+    deadly["metadata"]["deadly"] = json!(true);
+    let deadly = router.offer(deadly);
+    let result = router.result(&deadly).await;
+    assert_eq!(result["outcome"], "agent_failed", "{result:#}");
+    assert_eq!(result["error"], "the Python host ended with exit code 3");
+    let mut innocent = offer();
+    innocent["alone"] = json!(true);
+    let innocent = router.offer(innocent);
+    std::fs::write(pod.directory.path().join("go"), "").unwrap();
+    for id in [&other, &innocent] {
+        let result = router.result(id).await;
+        assert_eq!(result["outcome"], "completed", "{result:#}");
+    }
+    assert!(pod.ended_well().await);
+}
+
+#[tokio::test]
+async fn a_session_that_is_to_be_alone_is_cancelled_before_its_process_is_ready() {
+    let code = TempDir::new().unwrap();
+    let module = "import os, time\nif os.path.exists(os.path.join(os.environ['GIVEN_DIR'], 'slow')):\n    time.sleep(3600)\nasync def run():\n    pass\n";
+    std::fs::write(code.path().join("agent.py"), module).unwrap();
+    let router = FakeRouter::start().await;
+    let mut pod = Pod::function_in(&router, REUSED, "agent.run", code.path());
+    let first = router.offer(offer());
+    assert_eq!(router.result(&first).await["outcome"], "completed");
+    std::fs::write(pod.directory.path().join("slow"), "").unwrap();
+    let mut alone = offer();
+    alone["alone"] = json!(true);
+    alone["deadline_seconds"] = json!(0.5);
+    let alone = router.offer(alone);
+    let result = router.result(&alone).await;
+    assert_eq!(result["outcome"], "deadline", "{result:#}");
+    router.close();
+    assert!(pod.ended_well().await);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rollout_engine::SampleEnd;
+use rollout_engine::{Company, SampleEnd};
 use rollout_session::{Collected, Sample, SampleStatus, short_id};
 use serde_json::{Map, Value, json};
 use sglang_client::{ClientError, Fault};
@@ -25,6 +25,9 @@ const LOAD_FAULT: &str = "agent_load_fault";
 
 /// Cause of a sample whose agent could not be loaded.
 const NOT_LOADED: &str = "agent_not_loaded";
+
+/// What a launcher says in the metadata when a process that ran other sessions too died; also the cause of such a sample.
+const SHARED_DEATH: &str = "shared_process_died";
 
 /// Cause of a sample whose session ended after a turn that an engine failed.
 const ENGINE_FAILED: &str = "engine_failed";
@@ -130,6 +133,7 @@ impl AgenticFn {
             deadline_seconds: self.spec.session_deadline_seconds as f64,
             metadata,
             assign: true,
+            alone: input.company == Company::Alone,
             idempotency_key: format!("{:032x}", rand::random::<u128>()),
         }
     }
@@ -199,6 +203,13 @@ fn nobodys_result(outcome: &Outcome, feed: &OutcomeFeed) -> Option<Generated> {
 fn lost(outcome: &Outcome, agents_loaded: Option<bool>) -> Generated {
     let problem = outcome.error.as_deref().unwrap_or("no reason given");
     let said = |key| outcome.metadata.as_ref().and_then(|said| said.get(key));
+    if said(SHARED_DEATH) == Some(&Value::Bool(true)) {
+        let mut generated = Generated::infra(SHARED_DEATH, &problem);
+        generated.end = SampleEnd::SharedDeath {
+            cause: SHARED_DEATH.to_owned(),
+        };
+        return generated;
+    }
     if said(LOAD_FAILED) != Some(&Value::Bool(true)) {
         return Generated::infra("session_infra_failed", &problem);
     }

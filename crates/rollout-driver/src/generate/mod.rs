@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollout_engine::{Reach, SampleEnd};
+use rollout_engine::{Company, Reach, SampleEnd};
 use rollout_session::{Sample, SampleStatus};
 use sglang_client::Prompt;
 use tokio::sync::watch;
@@ -42,6 +42,8 @@ pub struct GenerateInput {
     pub cancel: CancellationToken,
     /// Who still answers: nobody is waited for who was found silent.
     pub reach: watch::Receiver<Reach>,
+    /// With whom an agent may share its process.
+    pub company: Company,
 }
 
 /// What it gives back.

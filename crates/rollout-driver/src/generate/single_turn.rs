@@ -44,6 +44,8 @@ impl SingleTurnFn {
             step,
             cancel,
             reach,
+            // A request shares no process.
+            company: _,
         } = input;
         let Some(prompt) = prompt else {
             return Generated::rejected("no_prompt", &PromptError::NoTokenizer);

@@ -27,6 +27,9 @@ pub struct CreateSession {
     pub metadata: Map<String, Value>,
     /// Into the assignment queue.
     pub assign: bool,
+    /// In a process of its own.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub alone: bool,
     /// The same key answers the same session.
     pub idempotency_key: String,
 }

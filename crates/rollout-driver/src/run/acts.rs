@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollout_engine::{GroupIndex, Reach, Rung, SampleKey, Step, TakeId};
+use rollout_engine::{Company, GroupIndex, Reach, Rung, SampleKey, Step, TakeId};
 use rollout_session::Sample;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -47,7 +47,7 @@ impl Shell {
         });
     }
 
-    pub(super) fn generate(&mut self, key: SampleKey) {
+    pub(super) fn generate(&mut self, key: SampleKey, company: Company) {
         let Some((sample, work)) = self
             .work
             .get(&key.take)
@@ -68,6 +68,7 @@ impl Shell {
             step: self.step().0,
             cancel,
             reach: self.reach.subscribe(),
+            company,
         };
         let function = Arc::clone(&self.setup.generate);
         let mut admitted = self.admitted.subscribe();

@@ -259,7 +259,7 @@ impl Shell {
             }
             Command::Write(record) => self.ops.push(Op::Record(record)),
             Command::Load { take, group, .. } => self.load(take, group),
-            Command::Generate { key } => self.generate(key),
+            Command::Generate { key, company } => self.generate(key, company),
             Command::Cancel { key } => {
                 if let Some(cancel) = self.running.get(&key) {
                     cancel.cancel();

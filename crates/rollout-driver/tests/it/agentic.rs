@@ -356,6 +356,23 @@ async fn where_other_agents_have_been_loaded_one_that_cannot_be_is_the_machinery
 }
 
 #[tokio::test]
+async fn samples_whose_shared_processes_die_run_alone_in_the_end_and_cost_the_job_nothing() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let budget = json!({"infraFailures": 0, "retriesPerSample": 0, "consecutiveGroupFailures": 1});
+    let job = job(&pool, &json!({"rollout": {"errorBudget": budget}}));
+    let agents = Agents::start(&pool, "sums", 2, |_, _| Behaviour::DiesInCompany);
+    let result = job.run().await.unwrap();
+    let word = job.last_word();
+    assert!(result.success, "{word}");
+    let claims = agents.seen.claims.lock().clone();
+    let (alone, shared): (Vec<_>, Vec<_>) = claims.iter().partition(|claim| claim["alone"] == true);
+    assert_eq!((alone.len(), shared.len()), (4, 8), "{word}");
+    assert_eq!(word["recentFailures"][0]["reason"], "shared_process_died");
+    assert_eq!(job.samples(0).len(), 4);
+    pool.stop().await;
+}
+
+#[tokio::test]
 async fn an_agent_that_hears_nothing_is_given_up_after_the_drain() {
     let pool = Pool::start(vec![engine(&SUMS)]).await;
     let job = job(

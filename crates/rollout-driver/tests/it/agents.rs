@@ -32,6 +32,8 @@ pub(crate) enum Behaviour {
     Held(watch::Receiver<bool>),
     /// One turn, then a tool that waits until so many agents are at it; then a second turn, and reward 1.
     Meet(Arc<Barrier>),
+    /// Its process dies with it and others; alone it chats, with reward 1.
+    DiesInCompany,
     /// The launcher cannot load the agent.
     NotLoaded,
     /// The same, and knows that it is the agent's own fault.
@@ -126,6 +128,15 @@ impl Pod {
                 self.chat(&base, claim, 2).await;
                 json!({"outcome": "completed", "exit_code": 0, "metadata": metadata, "agent_seconds": 0.1})
             }
+            Behaviour::DiesInCompany if claim["alone"] == true => {
+                self.chat(&base, claim, 1).await;
+                json!({"outcome": "completed", "exit_code": 0, "metadata": {"reward": 1.0}})
+            }
+            Behaviour::DiesInCompany => json!({
+                "outcome": "infra_failed",
+                "error": "the Python host ended with exit code 3",
+                "metadata": {"shared_process_died": true},
+            }),
             Behaviour::Held(mut go) => {
                 go.wait_for(|go| *go).await.unwrap();
                 self.chat(&base, claim, 1).await;

@@ -84,6 +84,8 @@ impl Engine {
             group.slots.push(Slot {
                 state,
                 attempt: 0,
+                refills: 0,
+                shared_deaths: 0,
                 started: std::time::Duration::ZERO,
                 has_samples: start != SlotStart::Generate,
             });

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::book::{Book, Record};
 use crate::budget::Budget;
-use crate::command::{Command, JobResult, Reason};
+use crate::command::{Command, Company, JobResult, Reason};
 use crate::config::EngineConfig;
 use crate::event::{Event, StopCause};
 use crate::group::{Group, Phase, SlotState};
@@ -244,8 +244,13 @@ impl Engine {
             };
             slot.state = SlotState::Running;
             slot.started = now;
+            let company = if slot.shared_deaths < self.config.limits.shared_deaths {
+                Company::Any
+            } else {
+                Company::Alone
+            };
             self.running.insert(key);
-            self.out.push(Command::Generate { key });
+            self.out.push(Command::Generate { key, company });
         }
     }
 

@@ -55,7 +55,10 @@ impl Engine {
                 slot.state = SlotState::Aborted;
                 self.group_moved(key.take);
             }
-            SampleEnd::Infra { .. } | SampleEnd::Setup { .. } | SampleEnd::Unusable { .. }
+            SampleEnd::Infra { .. }
+            | SampleEnd::SharedDeath { .. }
+            | SampleEnd::Setup { .. }
+            | SampleEnd::Unusable { .. }
                 if closing =>
             {
                 slot.state = SlotState::Aborted;
@@ -63,6 +66,15 @@ impl Engine {
             }
             SampleEnd::Aborted { .. } => self.refill(key, "aborted_from_outside", now),
             SampleEnd::Infra { cause } => self.refill(key, &cause, now),
+            // Each sample has only so many of these: they end by themselves, and say nothing about the machinery.
+            SampleEnd::SharedDeath { .. }
+                if slot.shared_deaths < self.config.limits.shared_deaths =>
+            {
+                slot.shared_deaths += 1;
+                self.infra_failures += 1;
+                self.run_again(key, now);
+            }
+            SampleEnd::SharedDeath { cause } => self.refill(key, &cause, now),
             SampleEnd::Setup { cause } => {
                 self.budget.setup_failed();
                 self.refill(key, &cause, now);
@@ -86,11 +98,24 @@ impl Engine {
             return;
         };
         self.budget.infra_failed(cause, slot.started, now);
-        if slot.attempt >= self.config.limits.sample_refills {
+        if slot.refills >= self.config.limits.sample_refills {
             let reason = format!("infra: {cause}");
             self.fail_group(key.take, &reason, true);
             return;
         }
+        slot.refills += 1;
+        self.run_again(key, now);
+    }
+
+    /// Queues the next execution of a sample, after a pause.
+    fn run_again(&mut self, key: SampleKey, now: Duration) {
+        let Some(slot) = self
+            .groups
+            .get_mut(&key.take)
+            .and_then(|group| group.slots.get_mut(key.slot as usize))
+        else {
+            return;
+        };
         slot.attempt += 1;
         slot.state = SlotState::Queued;
         let next = SampleKey {

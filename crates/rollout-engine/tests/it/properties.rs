@@ -131,6 +131,11 @@ fn sample_end(dice: &mut Dice, weather: &Weather, tearing_down: bool) -> SampleE
             cause: "engine_gone".into(),
         };
     }
+    if dice.percent(weather.infra / 4) {
+        return SampleEnd::SharedDeath {
+            cause: "shared_process_died".into(),
+        };
+    }
     if dice.percent(weather.infra / 8) {
         return SampleEnd::Setup {
             cause: "agent_not_loaded".into(),
@@ -185,7 +190,7 @@ fn answer(rig: &mut Rig, dice: &mut Dice, weather: &Weather) {
                 rig.send(Event::PromptReady { take, slots });
             }
         }
-        Command::Generate { key } => {
+        Command::Generate { key, .. } => {
             let end = sample_end(dice, weather, tearing_down);
             rig.send(Event::SampleEnded { key, end });
         }

@@ -70,14 +70,14 @@ impl Rig {
         self.pending
             .iter()
             .filter_map(|c| match c {
-                Command::Generate { key } => Some(*key),
+                Command::Generate { key, .. } => Some(*key),
                 _ => None,
             })
             .collect()
     }
 
     pub(crate) fn end_sample(&mut self, key: SampleKey, end: SampleEnd) {
-        self.take_command(|c| *c == Command::Generate { key });
+        self.take_command(|c| matches!(c, Command::Generate { key: of, .. } if *of == key));
         self.take_command(|c| *c == Command::Cancel { key });
         self.send(Event::SampleEnded { key, end });
     }

@@ -175,5 +175,6 @@ fn assignment(inner: &Inner, session: &Session) -> Value {
         "deadline_seconds": spec.deadline_seconds,
         "heartbeat_seconds": inner.config.times.heartbeat.as_secs_f64(),
         "resume": spec.resume,
+        "alone": spec.alone,
     })
 }

@@ -24,6 +24,8 @@ pub(crate) struct SessionSpec {
     pub(crate) assign: bool,
     #[serde(default)]
     pub(crate) resume: bool,
+    #[serde(default)]
+    pub(crate) alone: bool,
     pub(crate) idempotency_key: Option<String>,
 }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use rollout_engine::{
-    Command, EngineConfig, Event, Reason, SampleEnd, ScoreEnd, TakeEnd, TakeId, Verdict,
+    Command, Company, EngineConfig, Event, Reason, SampleEnd, SampleKey, ScoreEnd, TakeEnd, TakeId,
+    Verdict,
 };
 
 use crate::rig::Rig;
@@ -225,5 +226,57 @@ fn an_agent_that_is_broken_everywhere_ends_the_job_with_the_third_try() {
     let tearing_down = rig.engine.progress().tearing_down;
     assert!(!tearing_down, "one sample got through in between");
     rig.end_sample(keys[5], unusable());
+    assert!(rig.engine.progress().tearing_down);
+}
+
+fn shared_death() -> SampleEnd {
+    SampleEnd::SharedDeath {
+        cause: "shared_process_died".into(),
+    }
+}
+
+/// Neither failures nor refills are allowed.
+fn without_patience() -> EngineConfig {
+    let mut config = EngineConfig::new(1, 1, 10);
+    config.limits.sample_refills = 0;
+    config.limits.infra_incidents = 0;
+    config
+}
+
+/// Lets the one sample die in so many shared processes; answers with whom it ran, and its next execution.
+fn die(rig: &mut Rig, times: u32) -> (Vec<Company>, SampleKey) {
+    let mut company = Vec::new();
+    loop {
+        let next = rig.take_command(|c| matches!(c, Command::Generate { .. }));
+        let Some(Command::Generate { key, company: with }) = next else {
+            panic!("it is not run again: {:?}", rig.settled);
+        };
+        company.push(with);
+        if key.attempt == times {
+            return (company, key);
+        }
+        rig.end_sample(key, shared_death());
+        rig.advance(Duration::from_secs(1));
+    }
+}
+
+#[test]
+fn a_sample_that_was_in_two_shared_processes_that_died_runs_alone_and_has_cost_nothing() {
+    let mut rig = Rig::start(without_patience());
+    rig.load_all();
+    let (company, key) = die(&mut rig, 2);
+    assert_eq!(company, [Company::Any, Company::Any, Company::Alone]);
+    rig.finish_sample(key);
+    rig.score_all();
+    rig.filter(TakeId(0), Verdict::Keep);
+    assert_eq!(rig.end_of(0), Some(&TakeEnd::Kept));
+}
+
+#[test]
+fn one_that_cannot_be_kept_alone_uses_up_the_budget() {
+    let mut rig = Rig::start(without_patience());
+    rig.load_all();
+    let (_, key) = die(&mut rig, 2);
+    rig.end_sample(key, shared_death());
     assert!(rig.engine.progress().tearing_down);
 }
