@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::calls::{Calls, Effect, Identity};
 use super::decision::{self, Applied, Decision, Fingerprint};
 use super::metrics::Metrics;
-use super::prune;
+use super::prune::{self, Standing};
 use crate::controllers::Error;
 
 /// Applies objects as one field manager.
@@ -67,7 +67,7 @@ impl Applier {
             read.as_ref()
         };
         if let Some(live) = live {
-            prune::check_owner(desired, live, &identity)?;
+            self.make_way(desired, live, &identity).await?;
         }
         let uid = live.and_then(|live| live["metadata"]["uid"].as_str());
         let last = uid.and_then(|uid| self.memory.lock().get(uid).cloned());
@@ -94,6 +94,26 @@ impl Applier {
                 self.metrics.applied(reason.label());
                 Ok(Outcome::Sent(reason))
             }
+        }
+    }
+
+    /// Refuses to write over an object of somebody else. Garbage collection takes away what an owner of the same name left, but can take minutes
+    /// when definitions were made again; so that is deleted here.
+    async fn make_way(
+        &self,
+        desired: &Value,
+        live: &Value,
+        identity: &Identity,
+    ) -> Result<(), Error> {
+        let object = identity.to_string();
+        match prune::standing(desired, live, identity) {
+            Standing::Ours => Ok(()),
+            Standing::Leaving => Err(Error::Leaving { object }),
+            Standing::LeftOver(victim) => {
+                prune::delete(&self.calls, &[victim]).await?;
+                Err(Error::Leaving { object })
+            }
+            Standing::Foreign { owner } => Err(Error::Foreign { object, owner }),
         }
     }
 

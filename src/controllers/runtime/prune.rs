@@ -20,6 +20,18 @@ pub struct Victim {
     pub resource_version: String,
 }
 
+impl Victim {
+    /// The object as it was seen.
+    fn of(object: &Value, identity: &Identity) -> Option<Self> {
+        let text = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
+        Some(Self {
+            identity: identity.clone(),
+            uid: text("uid")?,
+            resource_version: text("resourceVersion")?,
+        })
+    }
+}
+
 /// What of an owner's objects is no longer wanted.
 pub fn unwanted<'a>(
     owner_uid: &str,
@@ -30,21 +42,14 @@ pub fn unwanted<'a>(
         .into_iter()
         .filter(|object| is_ours(object) && owner(object) == Some(owner_uid))
         .filter(|object| object["metadata"]["deletionTimestamp"].is_null())
-        .filter_map(|object| {
-            let identity = Identity::of(object).ok()?;
-            let text = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
-            (!wanted.contains(&identity)).then_some(Victim {
-                identity,
-                uid: text("uid")?,
-                resource_version: text("resourceVersion")?,
-            })
-        })
+        .filter_map(|object| Victim::of(object, &Identity::of(object).ok()?))
+        .filter(|victim| !wanted.contains(&victim.identity))
         .collect();
     victims.sort();
     victims
 }
 
-/// Deletes what is no longer wanted. One that changed or went in between is left for the next look.
+/// Deletes these. One that changed or went in between is left for the next look.
 pub async fn delete(calls: &Calls, victims: &[Victim]) -> Result<(), Error> {
     for victim in victims {
         let identity = &victim.identity;
@@ -66,7 +71,7 @@ pub async fn delete(calls: &Calls, victims: &[Victim]) -> Result<(), Error> {
             )
             .await;
         match answer {
-            Ok(_) => tracing::info!(object = %identity, "deleted: no longer wanted"),
+            Ok(_) => tracing::info!(object = %identity, "deleted"),
             Err(error) if matches!(error.class(), Class::NotFound | Class::Conflict) => {
                 tracing::debug!(object = %identity, %error, "changed before it was deleted");
             }
@@ -76,36 +81,60 @@ pub async fn delete(calls: &Calls, victims: &[Victim]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses to write over an object of somebody else.
-pub(super) fn check_owner(desired: &Value, live: &Value, identity: &Identity) -> Result<(), Error> {
+/// Whose a live object of a wanted name is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The owner's who wants it now.
+    Ours,
+    /// The owner's, and on its way out.
+    Leaving,
+    /// That of an owner who was deleted and made again under the same name.
+    LeftOver(Victim),
+    /// Somebody else's.
+    Foreign {
+        /// Who that is.
+        owner: String,
+    },
+}
+
+/// Whose the live object is. Two owners of one kind, namespace and name are not there at once: if the UID is another, the one of that UID is gone.
+pub fn standing(desired: &Value, live: &Value, identity: &Identity) -> Standing {
+    let is_leaving = !live["metadata"]["deletionTimestamp"].is_null();
     if is_ours(live) && owner(live) == owner(desired) {
-        return if live["metadata"]["deletionTimestamp"].is_null() {
-            Ok(())
+        return if is_leaving {
+            Standing::Leaving
         } else {
-            Err(Error::Leaving {
-                object: identity.to_string(),
-            })
+            Standing::Ours
         };
     }
-    // An owner of the same name that was deleted and made again: garbage collection takes the old one's objects away.
-    let same_name = controller(live)
-        .zip(controller(desired))
-        .is_some_and(|(live, desired)| {
-            live["kind"] == desired["kind"] && live["name"] == desired["name"]
-        });
-    if is_ours(live) && same_name {
-        return Err(Error::Leaving {
-            object: identity.to_string(),
-        });
+    if is_ours(live) && is_of_one_name(live, desired) {
+        return match Victim::of(live, identity) {
+            Some(victim) if !is_leaving => Standing::LeftOver(victim),
+            _ => Standing::Leaving,
+        };
     }
     let owner = controller(live).map(|owner| {
         let word = |field: &str| owner[field].as_str().unwrap_or("?").to_owned();
         format!("{} {}", word("kind"), word("name"))
     });
-    Err(Error::Foreign {
-        object: identity.to_string(),
+    Standing::Foreign {
         owner: owner.unwrap_or_else(|| "nobody that the operator knows".to_owned()),
-    })
+    }
+}
+
+/// Whether the owners of two objects have the same name.
+fn is_of_one_name(live: &Value, desired: &Value) -> bool {
+    match (controller(live), controller(desired)) {
+        (Some(live), Some(desired)) => {
+            live["kind"] == desired["kind"] && live["name"] == desired["name"]
+        }
+        // A job's objects name it by label.
+        (None, None) => {
+            let job = |object: &Value| object["metadata"]["labels"][labels::JOB].clone();
+            !job(live).is_null() && job(live) == job(desired)
+        }
+        _ => false,
+    }
 }
 
 fn is_ours(object: &Value) -> bool {

@@ -43,9 +43,32 @@ impl Applier {
             Ok(_) => Ok(()),
             Err(error) if error.class() == Class::Invalid => {
                 // Either it is not ours, or what we sent is refused.
-                check(self.calls(), identity, self.manager(), desired).await?;
-                Err(error)
+                match check(self.calls(), identity, self.manager(), desired).await {
+                    Ok(_) => Err(error),
+                    Err(foreign) => {
+                        self.make_way_unread(identity, desired).await?;
+                        Err(foreign)
+                    }
+                }
             }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Deletes what an owner of the same name left, who was deleted and made again; then the caller has to come again.
+    async fn make_way_unread(&self, identity: &Identity, desired: &Value) -> Result<(), Error> {
+        let calls = self.calls();
+        let Some(steps) = left_over(desired) else {
+            return Ok(());
+        };
+        match patch(calls, identity, self.manager(), steps).await {
+            Ok(found) => {
+                remove(calls, identity, found.metadata.uid).await?;
+                Err(Error::Leaving {
+                    object: identity.to_string(),
+                })
+            }
+            Err(error) if error.class() == Class::Invalid => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -76,6 +99,10 @@ pub async fn delete(calls: &Calls, manager: &'static str, like: &Value) -> Resul
         Err(error) if matches!(error.class(), Class::NotFound | Class::Foreign) => return Ok(()),
         Err(error) => return Err(error),
     };
+    remove(calls, &identity, uid).await
+}
+
+async fn remove(calls: &Calls, identity: &Identity, uid: Option<String>) -> Result<(), Error> {
     let params = DeleteParams {
         preconditions: Some(Preconditions {
             uid,
@@ -146,6 +173,26 @@ fn tests(desired: &Value) -> Vec<Value> {
     steps
 }
 
+/// What an object has whose owner is of the same kind and name, whatever its UID; none: that cannot be told of this one.
+fn left_over(desired: &Value) -> Option<Vec<Value>> {
+    let metadata = &desired["metadata"];
+    let mut steps = vec![test(
+        &label_path(labels::APP_MANAGED_BY),
+        json!(labels::OPERATOR),
+    )];
+    let owner = &metadata["ownerReferences"][0];
+    if owner.is_object() {
+        for field in ["kind", "name"] {
+            let path = format!("/metadata/ownerReferences/0/{field}");
+            steps.push(test(&path, owner[field].clone()));
+        }
+    } else {
+        let job = metadata["labels"][labels::JOB].as_str()?;
+        steps.push(test(&label_path(labels::JOB), json!(job)));
+    }
+    Some(steps)
+}
+
 /// What it is to have: its labels, and its contents as a whole.
 fn changes(desired: &Value) -> Vec<Value> {
     let members = |value: &Value| value.as_object().cloned().unwrap_or_default();
@@ -178,7 +225,7 @@ fn escape(name: &str) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{changes, tests};
+    use super::{changes, left_over, tests};
 
     #[test]
     fn a_patch_asks_whose_it_is_before_it_changes_anything() {
@@ -207,5 +254,27 @@ mod tests {
                 {"op": "add", "path": "/data", "value": {"k": "dg=="}},
             ])
         );
+    }
+
+    #[test]
+    fn what_a_former_owner_left_is_told_by_the_owners_name() {
+        let owned = json!({"metadata": {"ownerReferences": [{"kind": "SGLangPool", "name": "a", "uid": "u-2"}]}});
+        assert_eq!(
+            json!(left_over(&owned)),
+            json!([
+                {"op": "test", "path": "/metadata/labels/app.kubernetes.io~1managed-by", "value": "rollout-operator"},
+                {"op": "test", "path": "/metadata/ownerReferences/0/kind", "value": "SGLangPool"},
+                {"op": "test", "path": "/metadata/ownerReferences/0/name", "value": "a"},
+            ])
+        );
+        let labelled = json!({"metadata": {"labels": {"rollout-operator.dev/job": "b", "rollout-operator.dev/job-uid": "u-2"}}});
+        assert_eq!(
+            json!(left_over(&labelled)),
+            json!([
+                {"op": "test", "path": "/metadata/labels/app.kubernetes.io~1managed-by", "value": "rollout-operator"},
+                {"op": "test", "path": "/metadata/labels/rollout-operator.dev~1job", "value": "b"},
+            ])
+        );
+        assert_eq!(left_over(&json!({"metadata": {}})), None);
     }
 }

@@ -8,4 +8,5 @@ mod frame;
 mod metrics;
 mod ownership;
 mod pool_status;
+mod prune;
 mod queue;
