@@ -62,13 +62,7 @@ pub(super) async fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
         .await?
         .unwrap_or_else(|| PathBuf::from("python3"));
     let spec_value = inputs::spec_value(&inputs.spec);
-    let dataset_sha256 = inputs.dataset.sha256().with_context(|| {
-        let file = match &inputs.dataset {
-            Content::File(path) => path.display().to_string(),
-            Content::Bytes(_) => String::new(),
-        };
-        format!("cannot read the data set {file}")
-    })?;
+    let dataset_sha256 = dataset_hash(&inputs.dataset)?;
     let job = Job {
         name: &inputs.name,
         namespace: &inputs.namespace,
@@ -209,6 +203,15 @@ impl Setup {
         };
         Some(format!("{} is {origin}", shown(&self.dataset)))
     }
+}
+
+fn dataset_hash(dataset: &Content) -> anyhow::Result<String> {
+    let name = match dataset {
+        Content::File(path) => path.display().to_string(),
+        Content::Bytes(_) => "of the manifest".to_owned(),
+    };
+    let hash = dataset.sha256();
+    hash.with_context(|| format!("cannot read the data set {name}"))
 }
 
 /// Where a manifest wants its samples.
