@@ -33,10 +33,7 @@ pub(super) fn triples(cursor: &mut Cursor<'_>) -> Result<TokenRows, ReplyError> 
                 1 => ids.push(value.id()?),
                 2 if value.kind()? == Kind::String => {
                     has_text = true;
-                    let text = value.string()?;
-                    if let Some(pieces) = &mut pieces {
-                        pieces.push(&text);
-                    }
+                    push_text(&mut pieces, value)?;
                 }
                 _ => value.skip()?,
             }
@@ -57,6 +54,15 @@ pub(super) fn triples(cursor: &mut Cursor<'_>) -> Result<TokenRows, ReplyError> 
     })
 }
 
+/// Adds the text of a token, while every token so far had one.
+fn push_text(pieces: &mut Option<Pieces>, value: &mut Cursor<'_>) -> Result<(), ReplyError> {
+    let text = value.string()?;
+    if let Some(pieces) = pieces {
+        pieces.push(&text);
+    }
+    Ok(())
+}
+
 /// Reads the `content` list of OpenAI's `logprobs` object; `token_id` only exists in Miles's fork.
 pub(super) fn openai_content(cursor: &mut Cursor<'_>) -> Result<TokenRows, ReplyError> {
     let mut ids = Some(Vec::new());
@@ -72,10 +78,7 @@ pub(super) fn openai_content(cursor: &mut Cursor<'_>) -> Result<TokenRows, Reply
                 "token_id" if value.kind()? == Kind::Number => id = Some(value.id()?),
                 "token" if value.kind()? == Kind::String => {
                     has_text = true;
-                    let text = value.string()?;
-                    if let Some(pieces) = &mut pieces {
-                        pieces.push(&text);
-                    }
+                    push_text(&mut pieces, value)?;
                 }
                 _ => value.skip()?,
             }
