@@ -5,4 +5,5 @@
 mod chart;
 mod image;
 mod install;
+mod quickstart;
 mod tools;
