@@ -394,7 +394,7 @@ async fn an_agent_that_hears_nothing_is_given_up_after_the_drain() {
     let word = job.last_word();
     assert_eq!(word["teardown"]["hook"], "HookTimedOut", "{word}");
     let drained = word["teardown"]["drainMillis"].as_u64().unwrap();
-    assert!((1000..8000).contains(&drained), "{word}");
+    assert!(drained >= 1000, "it had its time: {word}");
     assert_eq!(job.manifest().steps[0].ledger.recycled["unneeded"], 1);
     pool.stop().await;
 }
