@@ -209,7 +209,7 @@ async fn watch_heartbeat(
             Ok(_) => heard = Instant::now(),
             Err(error) if error.is_gone() => break drop(events.send(Event::Gone).await),
             Err(error) => {
-                tracing::warn!(session = short_id(&session_id), %error, "a heartbeat failed")
+                tracing::warn!(session = short_id(&session_id), %error, "a heartbeat failed");
             }
         }
         if heard.elapsed() > interval * HEARTBEATS_LOST {

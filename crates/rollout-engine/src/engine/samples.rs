@@ -65,7 +65,6 @@ impl Engine {
                 self.group_moved(key.take);
             }
             SampleEnd::Aborted { .. } => self.refill(key, "aborted_from_outside", now),
-            SampleEnd::Infra { cause } => self.refill(key, &cause, now),
             // Each sample has only so many of these: they end by themselves, and say nothing about the machinery.
             SampleEnd::SharedDeath { .. }
                 if slot.shared_deaths < self.config.limits.shared_deaths =>
@@ -74,7 +73,9 @@ impl Engine {
                 self.infra_failures += 1;
                 self.run_again(key, now);
             }
-            SampleEnd::SharedDeath { cause } => self.refill(key, &cause, now),
+            SampleEnd::Infra { cause } | SampleEnd::SharedDeath { cause } => {
+                self.refill(key, &cause, now);
+            }
             SampleEnd::Setup { cause } => {
                 self.budget.setup_failed();
                 self.refill(key, &cause, now);
