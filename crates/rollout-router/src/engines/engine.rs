@@ -51,7 +51,7 @@ pub(crate) struct Engine {
 impl Engine {
     pub(super) fn new(url: &str, origin: Origin) -> Result<Self, EngineUrlError> {
         let invalid = |problem| EngineUrlError::Invalid {
-            url: url.to_owned(),
+            url: without_credentials(url),
             problem,
         };
         let uri: Uri = url.parse().map_err(|_| invalid("is not a URL"))?;
@@ -242,5 +242,35 @@ impl Drop for Seat {
 impl fmt::Display for Engine {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.url)
+    }
+}
+
+/// An address for a message: a password that does not belong into it stays out of logs.
+fn without_credentials(url: &str) -> String {
+    let Some((before, host)) = url.rsplit_once('@') else {
+        return url.to_owned();
+    };
+    let scheme = before.split_once("//").map_or("", |(scheme, _)| scheme);
+    format!("{scheme}//...@{host}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Engine, Origin};
+
+    #[test]
+    fn a_password_in_an_address_is_refused_and_not_repeated() {
+        for (url, shown) in [
+            ("http://me:secret@host:1", "http://...@host:1"),
+            ("https://me:secret@host:1", "https://...@host:1"),
+            ("me:secret@host", "//...@host"),
+        ] {
+            let error = Engine::new(url, Origin::Given).unwrap_err().to_string();
+            assert!(
+                error.starts_with(&format!("engine URL {shown}: ")),
+                "{error}"
+            );
+            assert!(!error.contains("secret"), "{error}");
+        }
     }
 }

@@ -35,7 +35,7 @@ pub enum EngineUrlError {
     /// Not a URL.
     #[error("engine URL {url}: {problem}")]
     Invalid {
-        /// As it was given.
+        /// As it was given, but for a user name and password.
         url: String,
         /// What is wrong.
         problem: &'static str,
