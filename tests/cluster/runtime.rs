@@ -10,4 +10,5 @@ mod pools;
 mod prune;
 mod refusals;
 mod settled;
+mod tokenizers;
 mod updates;

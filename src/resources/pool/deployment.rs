@@ -11,6 +11,8 @@ use crate::resources::{Kind, Object, names};
 
 /// What a new engine may take beyond its start-up time before the Deployment is said to be stuck: pulling an image of many gigabytes.
 const PULL_SECONDS: i32 = 3600;
+/// Number of the last roll-out, which the Deployment's controller notes.
+const ROLLED_OUT: &str = "deployment.kubernetes.io/revision";
 
 pub(super) fn engines(
     input: PoolInput<'_>,
@@ -34,7 +36,7 @@ pub(super) fn engines(
             "maxSurge": update.max_surge,
             "maxUnavailable": update.max_unavailable,
         }},
-        "paused": update.paused,
+        "paused": update.paused && input.live_engines.is_some_and(has_rolled_out),
         "revisionHistoryLimit": 2,
         "progressDeadlineSeconds": engine.startup_timeout_seconds.saturating_add(PULL_SECONDS),
         "template": template,
@@ -46,6 +48,11 @@ pub(super) fn engines(
         .owned_by(owner)
         .annotated(annotations::REVISION, revision)
         .annotated(annotations::TEMPLATE, rendered)
+}
+
+/// Whether the Deployment's controller has made Pods of it: one that is paused before makes none at all.
+fn has_rolled_out(live: &Value) -> bool {
+    live["metadata"]["annotations"][ROLLED_OUT].is_string()
 }
 
 /// Leaves the Pods as they are while the user's spec does: an operator that renders them differently than the one before it restarts no engine.

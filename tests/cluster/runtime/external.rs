@@ -3,16 +3,13 @@
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use super::field::Field;
+use super::field::{Field, small_engines};
 use super::pools::create;
 
 /// Engines that another pool runs, and that everybody may use.
 async fn engines_of_others(field: &Field, replicas: i32) {
-    let spec = json!({
-        "replicas": replicas,
-        "engine": {"contextLength": 4096, "simulator": {"timeScale": 4}},
-        "networkPolicy": {"enabled": false},
-    });
+    let mut spec = small_engines(replicas, &json!({"timeScale": 4}));
+    spec["networkPolicy"] = json!({"enabled": false});
     field.pool("inner", &spec).await;
     field
         .pool_becomes("inner", "Ready", "True/AsExpected")

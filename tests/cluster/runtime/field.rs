@@ -2,7 +2,9 @@
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{
+    Api, DeleteParams, DynamicObject, ListParams, LogParams, Patch, PatchParams,
+};
 use kube::{Client, Resource, ResourceExt};
 use rollout_operator::api::meta::{self, labels};
 use serde_json::{Value, json};
@@ -10,6 +12,19 @@ use serde_json::{Value, json};
 use super::controller::{Controller, until};
 use super::pools::{condition, create, pool};
 use crate::api::{client, namespace, objects};
+
+/// Simulated engines that ask for next to nothing: the node has two cores for all tests.
+pub(super) fn small_engines(replicas: i32, simulator: &Value) -> Value {
+    let small = json!({"requests": {"cpu": "1m", "memory": "16Mi"}});
+    json!({
+        "replicas": replicas,
+        "engine": {
+            "contextLength": 4096,
+            "simulator": simulator,
+            "template": {"spec": {"containers": [{"name": "engine", "resources": small}]}},
+        },
+    })
+}
 
 /// The namespace.
 pub(super) struct Field {
@@ -22,10 +37,21 @@ pub(super) struct Field {
 
 impl Field {
     pub(super) async fn new(name: &str) -> Self {
+        Self::with(name, &[]).await
+    }
+
+    /// One whose controller has further arguments.
+    pub(super) async fn with(name: &str, more: &[&str]) -> Self {
         let client = client().await;
         let namespace = namespace(&client, name).await;
+        let claim = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "samples", "namespace": namespace},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        });
+        create(&client, &claim).await;
         Self {
-            controller: Controller::ready(&namespace, &[]).await,
+            controller: Controller::ready(&namespace, more).await,
             pools: objects(&client, &namespace, meta::POOL_KIND),
             jobs: objects(&client, &namespace, meta::JOB_KIND),
             client,
@@ -37,8 +63,38 @@ impl Field {
         create(&self.client, &pool(&self.namespace, name, spec)).await;
     }
 
+    /// What a job wrote.
+    pub(super) async fn file(&self, path: &str) -> String {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "reader", "namespace": self.namespace},
+            "spec": {
+                "restartPolicy": "Never",
+                "containers": [{
+                    "name": "it", "image": "localhost/tiny:1", "command": ["/bin/busybox", "cat", format!("/data/{path}")],
+                    "volumeMounts": [{"name": "samples", "mountPath": "/data"}],
+                }],
+                "volumes": [{"name": "samples", "persistentVolumeClaim": {"claimName": "samples"}}],
+            },
+        });
+        create(&self.client, &pod).await;
+        let pods = self.all::<Pod>();
+        let mut phase = String::new();
+        self.until(&format!("{path} is read"), async || {
+            let status = pods.get("reader").await.unwrap().status;
+            phase = status.and_then(|status| status.phase).unwrap_or_default();
+            matches!(phase.as_str(), "Succeeded" | "Failed")
+        })
+        .await;
+        let text = pods.logs("reader", &LogParams::default()).await.unwrap();
+        assert_eq!(phase, "Succeeded", "{path}: {text}");
+        pods.delete("reader", &DeleteParams::default().grace_period(0)).await.unwrap();
+        self.until("the reader is gone", async || pods.get_opt("reader").await.unwrap().is_none()).await;
+        text
+    }
+
     /// Four samples of one turn, where `more` says nothing else.
     pub(super) async fn job(&self, name: &str, pool: &str, more: &Value) {
+        let small = json!({"requests": {"cpu": "1m", "memory": "16Mi"}});
         let mut spec = json!({
             "poolRef": {"name": pool},
             "dataset": {"inline": [{"prompt": "One?"}, {"prompt": "Two?"}]},
@@ -46,6 +102,11 @@ impl Field {
             "sampling": {"maxNewTokens": 32},
             "generate": {"singleTurn": {}},
             "teardown": {"drainSeconds": 2, "abortHookSeconds": 2},
+            "output": {"persistentVolumeClaim": {"claimName": "samples"}},
+            "driver": {
+                "resources": small,
+                "template": {"spec": {"initContainers": [{"name": "router", "resources": small}]}},
+            },
         });
         for (field, value) in more.as_object().unwrap() {
             spec[field] = value.clone();

@@ -414,13 +414,26 @@ fn updates_are_as_the_spec_says() {
         spec["strategy"],
         json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 2}})
     );
-    assert_eq!(spec["paused"], true);
     assert_eq!(spec["replicas"], 3);
     let spec = deployment(&spec_pool("from-image"))["spec"].clone();
     assert_eq!(
         spec["strategy"]["rollingUpdate"],
         json!({"maxSurge": 1, "maxUnavailable": 0})
     );
+}
+
+#[test]
+fn a_paused_update_holds_up_no_first_roll_out() {
+    let pool = spec_pool("from-claim");
+    let paused = |live: Option<&Value>| {
+        let objects = pool.pool_objects_for(&rendering(), live).unwrap();
+        objects.engines.unwrap().deployment.value["spec"]["paused"].clone()
+    };
+    assert_eq!(paused(None), false);
+    let mut live = deployment(&pool);
+    assert_eq!(paused(Some(&live)), false);
+    live["metadata"]["annotations"]["deployment.kubernetes.io/revision"] = json!("1");
+    assert_eq!(paused(Some(&live)), true);
 }
 
 #[test]
