@@ -104,6 +104,18 @@ pub enum OutputError {
         /// The group.
         group: u64,
     },
+    /// The ledger's database does not have the groups that the ledger counts.
+    #[error(
+        "step {step} has {counted} kept groups, and the ledger's database lists {listed}: it was changed or removed while the driver ran; start the job again"
+    )]
+    WrongCount {
+        /// The step.
+        step: u32,
+        /// Groups that the ledger counts.
+        counted: u64,
+        /// Groups that its database lists.
+        listed: u64,
+    },
 }
 
 impl OutputError {
@@ -120,6 +132,7 @@ impl OutputError {
             Self::Damaged { .. } => "damaged",
             Self::Sample { .. } => "sample",
             Self::MissingGroup { .. } => "missing_group",
+            Self::WrongCount { .. } => "wrong_count",
         }
     }
 

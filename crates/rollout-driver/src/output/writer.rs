@@ -226,7 +226,7 @@ impl Writer {
     /// same content.
     ///
     /// # Errors
-    /// A kept group has no part, samples are not in order, or the file system fails. The step is then not in the manifest, and its
+    /// The kept groups are not as many as the ledger counts, one has no part, samples are not in order, or the file system fails. The step is then not in the manifest, and its
     /// parts are still there.
     pub fn finish_step(&self, summary: &StepSummary) -> Result<StepEntry, OutputError> {
         let step = summary.step;
@@ -234,6 +234,14 @@ impl Writer {
         if let Some(entry) = manifest.step(step).cloned() {
             self.remove_parts(step)?;
             return Ok(entry);
+        }
+        let (counted, listed) = (summary.ledger.kept, summary.kept.len() as u64);
+        if counted != listed {
+            return Err(OutputError::WrongCount {
+                step,
+                counted,
+                listed,
+            });
         }
         let (samples, sums) = self.write_samples(summary)?;
         let extra = if self.config.include_all {

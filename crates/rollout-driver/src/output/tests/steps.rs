@@ -282,6 +282,23 @@ fn a_step_without_groups_is_still_a_step() {
     assert_eq!(problems(&home), Vec::<String>::new());
 }
 
+/// The ledger's directory was removed while its driver ran: a step without its groups would pass for finished, and its parts would be gone.
+#[test]
+fn a_step_whose_groups_are_not_listed_is_not_finished() {
+    let home = Home::new();
+    let writer = home.writer();
+    keep(&writer, 0, 0);
+    let error = writer
+        .finish_step(&StepSummary {
+            kept: Vec::new(),
+            ..summary(0, &[0])
+        })
+        .expect_err("a group is missing");
+    assert_eq!(error.label(), "wrong_count");
+    assert_eq!(writer.finished(0), None);
+    assert_eq!(writer.recover(0).expect("parts").groups.len(), 1);
+}
+
 /// A limit on the size of files stands for a full disk: the kernel takes part of a write and refuses the rest.
 #[test]
 fn a_full_disk_is_an_error_and_leaves_nothing_half_written() {
