@@ -1,4 +1,4 @@
-//! What GitOps tools make of pools and jobs: Argo CD's health checks by a real Lua, Flux's expressions by a real CEL.
+//! What tools for Git make of pools and jobs: Argo CD's health checks by a real Lua, Flux's expressions by a real CEL.
 
 use std::sync::Arc;
 
