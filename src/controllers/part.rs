@@ -78,6 +78,7 @@ where
             waiting,
         } = self;
         let look = Arc::new(look);
+        let gone = queue.clone();
         let reconcile = move |object: Arc<K>, _: Arc<()>| {
             let (queue, look) = (queue.clone(), Arc::clone(&look));
             async move {
@@ -98,8 +99,13 @@ where
         ));
         while let Some(outcome) = ended.next().await {
             if let Err(error) = outcome {
-                // An object that is gone.
                 tracing::debug!(%error, "nothing to reconcile");
+                if let controller::Error::ObjectNotFound(object) = error {
+                    gone.gone(
+                        object.namespace.as_deref().unwrap_or_default(),
+                        &object.name,
+                    );
+                }
             }
         }
     }

@@ -41,3 +41,20 @@ async fn an_object_waits_once() {
         "a stop ends it, whatever waits"
     );
 }
+
+/// Its last event was its deletion, or something names it that is made later: nothing is reconciled, and nothing begins.
+#[tokio::test]
+async fn an_object_that_is_not_there_waits_again_when_it_is() {
+    let metrics = Arc::new(Metrics::default());
+    let (queue, waiting) = Queue::new("SGLangPool", Arc::clone(&metrics));
+    let mut waiting = pin!(waiting.stream::<SGLangPool>(CancellationToken::new()));
+    queue.add("rl", "a");
+    assert_eq!(waiting.next().await.unwrap().unwrap().name, "a");
+    queue.add("rl", "a");
+    queue.begin("rl", "a");
+    let next = tokio::time::timeout(std::time::Duration::ZERO, waiting.next()).await;
+    assert_eq!(next.expect("it waits").unwrap().unwrap().name, "a");
+    queue.gone("rl", "a");
+    let line = r#"rollout_operator_queue_length{kind="SGLangPool"} 0"#;
+    assert!(metrics.text().contains(line), "{}", metrics.text());
+}
