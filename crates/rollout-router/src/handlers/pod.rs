@@ -1,4 +1,4 @@
-//! `POST /pod-ended`: whoever started a pod says that it is gone.
+//! `POST /pod-ended`: whoever started a pod says that it is gone, or asks whether it may go.
 
 use std::sync::Arc;
 
@@ -22,6 +22,9 @@ struct PodEndedBody {
     generation: u64,
     #[serde(default)]
     reason: Option<String>,
+    /// The pod is there, and is to end if it has no session: there are more than are needed.
+    #[serde(default)]
+    only_idle: bool,
 }
 
 /// A slot is a number for whoever starts pods, and a text in a claim token.
@@ -47,12 +50,21 @@ pub(crate) fn ended(inner: &Arc<Inner>, body: &[u8]) -> Result<Response<Body>, A
         slot,
         generation,
         reason,
+        only_idle,
     } = read(body)?;
     let pod = Holder {
         job: job_or_default(inner, job)?.to_string(),
         slot: slot.into_text(),
         generation,
     };
+    if only_idle {
+        let is_busy = || {
+            let mut sessions = inner.sessions.all().into_iter();
+            sessions.any(|session| is_held_by(&session, &pod))
+        };
+        let ended = inner.jobs.of(&pod.job).end_idle_pod(&pod, is_busy);
+        return json(&json!({"sessions": 0, "busy": !ended}));
+    }
     // First nothing new for it, then what it has: a session that it claims in between is found.
     inner.jobs.of(&pod.job).end_pod(&pod);
     let reason = reason.unwrap_or_else(|| "the pod has ended".to_owned());

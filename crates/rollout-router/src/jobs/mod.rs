@@ -82,6 +82,18 @@ impl Job {
         self.work.notify_waiters();
     }
 
+    /// The same, unless the pod is busy: no session is given to it between the question and its end.
+    pub(crate) fn end_idle_pod(&self, pod: &Holder, is_busy: impl FnOnce() -> bool) -> bool {
+        let queue = self.queue.lock();
+        if is_busy() {
+            return false;
+        }
+        self.slots.lock().end(&pod.slot, pod.generation);
+        drop(queue);
+        self.work.notify_waiters();
+        true
+    }
+
     pub(crate) fn idle_claims(&self) -> usize {
         self.idle_claims.load(Ordering::Relaxed)
     }

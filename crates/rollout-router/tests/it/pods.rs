@@ -169,3 +169,30 @@ async fn a_report_that_cannot_be_understood_ends_nothing() {
     let beat = bed.launcher("3", 7).post(&beat, json!({})).await.ok();
     assert_eq!(beat["state"], "running");
 }
+
+/// More pods than are needed: who has work keeps it, who waits is told at once.
+#[tokio::test]
+async fn a_pod_ends_only_if_it_is_idle_where_that_is_asked() {
+    let bed = Bed::start().await;
+    let busy = claimed(&bed, "0", 1, 1).await;
+    let may_go = |slot: u64| json!({"job": JOB, "slot": slot, "generation": 1, "only_idle": true});
+    let ask = async |slot| bed.control().post("/pod-ended", may_go(slot)).await.ok();
+    assert_eq!(ask(0).await, json!({"sessions": 0, "busy": true}));
+    let beat = format!("/agent/sessions/{busy}/heartbeat");
+    let alive = bed.launcher("0", 1).post(&beat, json!({})).await.ok();
+    assert_eq!(alive["state"], "running");
+    let idle = bed.launcher("1", 1);
+    let claims = idle.post("/agent/claim", claim(2, 20));
+    let end = async {
+        waiting(&bed, 1).await;
+        ask(1).await
+    };
+    let (claims, answer) = tokio::join!(claims, end);
+    assert_eq!(answer, json!({"sessions": 0, "busy": false}));
+    assert_stale(&claims);
+    assert_eq!(ask(1).await["busy"], false);
+    // The work that comes is another pod's.
+    let id = bed.session(json!({"job": JOB, "assign": true})).await;
+    let next = bed.launcher("1", 2).post("/agent/claim", claim(3, 0)).await;
+    assert_eq!(next.ok()["session_id"], id);
+}
