@@ -41,8 +41,22 @@ struct Asked {
 struct Known {
     report: Mutex<Option<Report>>,
     told: Mutex<BTreeSet<Holder>>,
+    retired: Mutex<BTreeSet<Holder>>,
+    /// Of which Pods how many may go.
+    to_retire: Mutex<(Vec<Holder>, usize)>,
     to_tell: Mutex<BTreeMap<Holder, String>>,
     news: Notify,
+}
+
+/// What is known by a driver.
+#[derive(Default)]
+pub(super) struct Heard {
+    /// What it said last.
+    pub(super) report: Option<Report>,
+    /// Ends that it was told of.
+    pub(super) told: BTreeSet<Holder>,
+    /// Pods that get no session any more.
+    pub(super) retired: BTreeSet<Holder>,
 }
 
 /// What a driver is asked with.
@@ -94,14 +108,26 @@ impl Drivers {
         asked.insert(uid, entry);
     }
 
-    /// What a driver said last, and which ends it was told of.
-    pub(super) fn known(&self, uid: &str) -> (Option<Report>, BTreeSet<Holder>) {
-        match self.asked.lock().get(uid) {
-            Some(asked) => (
-                asked.known.report.lock().clone(),
-                asked.known.told.lock().clone(),
-            ),
-            None => (None, BTreeSet::new()),
+    /// What a driver said last, and about which Pods it was told.
+    pub(super) fn known(&self, uid: &str) -> Heard {
+        let asked = self.asked.lock();
+        let Some(Asked { known, .. }) = asked.get(uid) else {
+            return Heard::default();
+        };
+        Heard {
+            report: known.report.lock().clone(),
+            told: known.told.lock().clone(),
+            retired: known.retired.lock().clone(),
+        }
+    }
+
+    /// Lets Pods go that are idle, in this order, until so many have gone.
+    pub(super) fn retire(&self, uid: &str, pods: (Vec<Holder>, usize)) {
+        if let Some(asked) = self.asked.lock().get(uid)
+            && pods.1 > 0
+        {
+            *asked.known.to_retire.lock() = pods;
+            asked.known.news.notify_one();
         }
     }
 
@@ -138,7 +164,7 @@ impl Task {
                 _ = ticks.tick() => {}
                 () = self.known.news.notified() => {}
             }
-            let taken = self.tell().await;
+            let taken = self.tell().await | self.retire().await;
             if self.ask(&mut tag).await || taken {
                 changed();
             }
@@ -151,24 +177,51 @@ impl Task {
         let mut taken = false;
         for (holder, reason) in ends {
             let body = json!({"slot": holder.0, "generation": holder.1, "reason": reason});
-            let request = self.client.post(format!("{}/pod-ended", self.url));
-            match request.bearer_auth(&self.token).json(&body).send().await {
-                Ok(answer) if answer.status().is_success() => {
-                    self.known.to_tell.lock().remove(&holder);
-                    self.known.told.lock().insert(holder);
-                    taken = true;
-                }
-                Ok(answer) => {
-                    tracing::warn!(?holder, status = %answer.status(), "a driver did not take the end of a pod");
-                    return taken;
-                }
-                Err(error) => {
-                    tracing::debug!(?holder, %error, "a driver was not told of the end of a pod");
-                    return taken;
-                }
+            if self.pod_ended(holder, &body).await.is_none() {
+                return taken;
             }
+            self.known.to_tell.lock().remove(&holder);
+            self.known.told.lock().insert(holder);
+            taken = true;
         }
         taken
+    }
+
+    /// Asks whether Pods may go; answers whether one may.
+    async fn retire(&self) -> bool {
+        let (pods, most) = std::mem::take(&mut *self.known.to_retire.lock());
+        let mut gone = 0;
+        for holder in pods {
+            if gone == most {
+                break;
+            }
+            let body = json!({"slot": holder.0, "generation": holder.1, "reason": "more pods than are needed", "only_idle": true});
+            let Some(answer) = self.pod_ended(holder, &body).await else {
+                break;
+            };
+            if answer["busy"] == false {
+                self.known.retired.lock().insert(holder);
+                gone += 1;
+            }
+        }
+        gone > 0
+    }
+
+    async fn pod_ended(&self, holder: Holder, body: &Value) -> Option<Value> {
+        let request = self.client.post(format!("{}/pod-ended", self.url));
+        match request.bearer_auth(&self.token).json(body).send().await {
+            Ok(answer) if answer.status().is_success() => {
+                Some(read(answer).await.unwrap_or_default())
+            }
+            Ok(answer) => {
+                tracing::warn!(?holder, status = %answer.status(), "a driver did not take the end of a pod");
+                None
+            }
+            Err(error) => {
+                tracing::debug!(?holder, %error, "a driver was not told of the end of a pod");
+                None
+            }
+        }
     }
 
     /// Asks; answers whether something is new.

@@ -24,6 +24,7 @@ pub(super) fn driver(pod: &Pod) -> Option<DriverPod> {
             .filter(|address| !address.is_empty()),
         created: metadata.creation_timestamp.as_ref()?.0,
         leaving: leaving(pod),
+        is_disrupted: is_disrupted(pod),
         is_held: metadata
             .finalizers
             .iter()
@@ -122,6 +123,22 @@ fn ended(pod: &Pod, failed: bool) -> AgentLife {
         at: last.map(|(at, ..)| at),
         reason,
     }
+}
+
+/// Taken away by the scheduler, an eviction, the kubelet or the collector of Pods.
+fn is_disrupted(pod: &Pod) -> bool {
+    let Some(status) = &pod.status else {
+        return false;
+    };
+    let mut conditions = status.conditions.iter().flatten();
+    let is_target = conditions
+        .any(|condition| condition.type_ == "DisruptionTarget" && condition.status == "True");
+    // Older kubelets say it in a word alone.
+    is_target
+        || matches!(
+            status.reason.as_deref(),
+            Some("Evicted" | "NodeLost" | "Shutdown" | "NodeShutdown" | "Preempting")
+        )
 }
 
 fn leaving(pod: &Pod) -> Option<Timestamp> {

@@ -1,6 +1,5 @@
 //! One look at one job.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use kube::Resource;
 use kube::core::DeserializeGuard;
 
 use super::context::Context;
-use super::drivers::Driver;
+use super::drivers::{Driver, Heard};
 use super::make::{self, Agents};
 use super::memory::Memories;
 use super::status::StatusWriter;
@@ -152,8 +151,12 @@ impl JobReconciler {
         }
         let mut memory = self.memories.see(&target.uid, attempt, &agents);
         let current = drivers.iter().find(|driver| driver.attempt == attempt);
-        let (report, told) = self.follow(subject, current);
-        memory.told = told;
+        let Heard {
+            report,
+            told,
+            retired,
+        } = self.follow(subject, current);
+        (memory.told, memory.retired) = (told, retired);
         Ok(Observed {
             pool: subject.pool_view(),
             report,
@@ -163,12 +166,8 @@ impl JobReconciler {
         })
     }
 
-    /// Asks the driver of the current attempt, and no other. Answers what it said last, and which ends it was told of.
-    fn follow(
-        &self,
-        subject: &Subject<'_>,
-        driver: Option<&plan::DriverPod>,
-    ) -> (Option<plan::Report>, BTreeSet<plan::Holder>) {
+    /// Asks the driver of the current attempt, and no other. Answers what is known by it.
+    fn follow(&self, subject: &Subject<'_>, driver: Option<&plan::DriverPod>) -> Heard {
         let (context, target) = (&self.context, &subject.target);
         let driver = driver
             .filter(|driver| driver.is_alive())
@@ -178,7 +177,7 @@ impl JobReconciler {
             context.drivers.forget(&before);
         }
         let Some((driver, address)) = driver else {
-            return Default::default();
+            return Heard::default();
         };
         let attempt = u32::try_from(driver.attempt).unwrap_or(0);
         let (namespace, name) = (target.namespace.clone(), target.name.clone());
@@ -257,6 +256,7 @@ impl JobReconciler {
         // First what goes: what is made may wait for it (a volume that an old driver has), or may never be made (a namespace that ends).
         if let Some(driver) = self.memories.driver(&target.uid) {
             context.drivers.tell(&driver, plan.agents.tell.clone());
+            context.drivers.retire(&driver, plan.agents.retire.clone());
         }
         acts::delete_pods(calls, target, &plan.agents.delete).await?;
         acts::delete_pods(calls, target, &plan.stop).await?;

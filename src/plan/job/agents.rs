@@ -23,6 +23,8 @@ const REST: Duration = Duration::from_secs(10);
 
 /// After a refusal no Pods are asked for so long; it doubles.
 const FIRST_PATIENCE: Duration = Duration::from_secs(1);
+/// More Pods than are needed stay for so long: the next group may want them.
+const KEPT: Duration = Duration::from_secs(20);
 /// The longest wait after a refusal.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -37,6 +39,10 @@ pub struct AgentsPlan {
     pub tell: BTreeMap<Holder, String>,
     /// Whether Pods are missing that the API server refused a moment ago.
     pub is_refused: bool,
+    /// Pods of which so many may go, if they are idle.
+    pub retire: (Vec<Holder>, usize),
+    /// Whether there are more Pods than are needed.
+    pub has_surplus: bool,
     /// When a slot that rests is due, or Pods are asked for again.
     pub again: Option<Duration>,
 }
@@ -72,14 +78,20 @@ pub(super) fn some(
     for pod in pods {
         slots.entry(pod.holder.0).or_default().push(pod);
     }
-    let mut live = 0;
+    let mut live: Vec<Holder> = Vec::new();
     let mut free: Vec<Holder> = Vec::new();
     for (slot, pods) in &slots {
         let here: Vec<_> = pods.iter().filter(|pod| pod.attempt == attempt).collect();
-        live += here
+        for pod in here
             .iter()
             .filter(|pod| pod.is_alive() && pod.leaving.is_none())
-            .count();
+        {
+            if memory.retired.contains(&pod.holder) {
+                plan.delete(pod);
+            } else {
+                live.push(pod.holder);
+            }
+        }
         let of_pods = pods.iter().map(|pod| pod.holder.1).max().unwrap_or(0);
         let highest = of_pods.max(memory.highest.get(slot).copied().unwrap_or(0));
         if highest > of_pods && highest > 0 {
@@ -105,7 +117,9 @@ pub(super) fn some(
     let Some(demand) = demand.filter(|demand| !demand.closed) else {
         return plan;
     };
-    let missing = wanted(spec, agentic, demand).saturating_sub(live);
+    let wanted = wanted(spec, agentic, demand);
+    let missing = wanted.saturating_sub(live.len());
+    plan.retire(live, wanted, memory, now);
     if let Some(patience) = patience(memory, now).filter(|_| missing > 0) {
         plan.is_refused = true;
         plan.sooner(patience);
@@ -123,6 +137,23 @@ pub(super) fn some(
 impl AgentsPlan {
     fn sooner(&mut self, wait: Duration) {
         self.again = Some(self.again.map_or(wait, |again| again.min(wait)));
+    }
+
+    /// The latest slots go first.
+    fn retire(&mut self, mut live: Vec<Holder>, wanted: usize, memory: &Memory, now: Timestamp) {
+        let surplus = live.len().saturating_sub(wanted);
+        if surplus == 0 {
+            return;
+        }
+        self.has_surplus = true;
+        let since = memory.surplus_since.unwrap_or(now);
+        let left = KEPT.saturating_sub(elapsed(since, now));
+        if left.is_zero() {
+            live.reverse();
+            self.retire = (live, surplus);
+        } else {
+            self.sooner(left);
+        }
     }
 
     fn delete(&mut self, pod: &AgentPod) {

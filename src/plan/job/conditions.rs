@@ -58,7 +58,7 @@ impl View<'_> {
                 }
             }
             Course::Settle(_) | Course::Stop(_) => Phase::TearingDown,
-            Course::Begin { .. } | Course::Rest(_) => Phase::Starting,
+            Course::Begin(_) | Course::Rest(_) => Phase::Starting,
             Course::Wait(_) | Course::Over => Phase::Pending,
             Course::Run => match self.doing() {
                 None => Phase::Starting,
@@ -195,7 +195,7 @@ impl View<'_> {
             );
         }
         // Resumed, but not begun again: the next attempt must not look like this one.
-        if self.input.was(types::SUSPENDED) && !matches!(self.course, Course::Begin { .. }) {
+        if self.input.was(types::SUSPENDED) && !matches!(self.course, Course::Begin(_)) {
             return Claim::new(
                 types::SUSPENDED,
                 true,
@@ -242,7 +242,11 @@ impl View<'_> {
     fn sampling(&self) -> Claim {
         let not = |reason, message| Claim::new(types::SAMPLING, false, reason, message);
         match self.course {
-            Course::Wait(_) | Course::Rest(_) | Course::Begin { .. } => {
+            // Once it was heard its Pod may go: the attempt is over.
+            Course::Wait(_) | Course::Rest(_) if self.input.was_driver_heard() => {
+                not(reasons::AS_EXPECTED, "the driver ended without a decision")
+            }
+            Course::Wait(_) | Course::Rest(_) | Course::Begin(_) => {
                 not(reasons::STARTING, "no driver runs")
             }
             Course::Run => match self.doing() {

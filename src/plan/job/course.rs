@@ -20,8 +20,10 @@ const DRIVERS_OWN: Duration = Duration::from_secs(30);
 const FIRST_REST: Duration = Duration::from_secs(10);
 /// The longest wait before an attempt.
 const LONGEST_REST: Duration = Duration::from_mins(5);
-/// What the status calls attempts that ended without a decision.
+/// What the status calls attempts whose Pod ended by itself, without a decision.
 pub(super) const LOST: &str = "driver_lost";
+/// What it calls attempts whose Pod was deleted, evicted, preempted or lost with its node: they do not count against `backoffLimit`.
+pub(super) const DISRUPTED: &str = "driver_disrupted";
 /// What the status calls starts of the driver that crashed.
 pub(super) const CRASHED: &str = "driver_crashed";
 
@@ -34,17 +36,23 @@ pub(super) enum Course {
     Wait(Option<Trouble>),
     /// The next attempt is due in so long.
     Rest(Duration),
-    /// The next attempt begins.
-    Begin {
-        /// Whether the one before counts as a failure.
-        lost: bool,
-    },
+    /// The next attempt begins, after one that ended without a decision, or after none.
+    Begin(Option<Undecided>),
     /// The driver is to run.
     Run,
     /// The driver is told to end.
     Stop(Stop),
     /// The driver ended, or never was; agents go, then the end is written.
     Settle(End),
+}
+
+/// How an attempt ended that decided nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Undecided {
+    /// By itself.
+    Lost,
+    /// Its Pod was taken away.
+    Disrupted,
 }
 
 /// Why a driver has to end.
@@ -114,7 +122,7 @@ fn without_driver(input: &Input<'_>, stop: Option<Stop>) -> Course {
         return Course::Settle(stop.into());
     }
     if !input.has_begun() || input.was(types::SUSPENDED) {
-        return begin(input, false);
+        return begin(input, None);
     }
     if input.was_driver_seen() {
         // Somebody removed it, and what held it: nobody knows how it ended.
@@ -125,27 +133,44 @@ fn without_driver(input: &Input<'_>, stop: Option<Stop>) -> Course {
 
 /// The attempt ended without a decision.
 fn again(input: &Input<'_>, driver: Option<&DriverPod>) -> Course {
-    let losses = losses(input);
-    if losses >= i64::from(input.spec.backoff_limit) {
+    let is_lost = driver.is_some_and(|driver| !driver.is_disrupted && driver.leaving.is_none());
+    let losses = failures(input, LOST);
+    if is_lost && losses >= i64::from(input.spec.backoff_limit) {
         return Course::Settle(End::Decided(backoff_limit(input)));
     }
-    if let Some(driver) = driver {
-        let doublings = u32::try_from(losses.clamp(0, 16)).unwrap_or(0);
-        let rest = FIRST_REST.saturating_mul(1 << doublings).min(LONGEST_REST);
-        let left = rest.saturating_sub(elapsed(driver.created, input.now));
-        if !left.is_zero() {
-            return Course::Rest(left);
-        }
+    let before = losses.saturating_add(failures(input, DISRUPTED));
+    let doublings = u32::try_from(before.clamp(0, 16)).unwrap_or(0);
+    let rest = FIRST_REST.saturating_mul(1 << doublings).min(LONGEST_REST);
+    let since = driver
+        .map(|driver| driver.created)
+        .or_else(|| driver_ended(input));
+    let left = since.map_or(Duration::ZERO, |since| {
+        rest.saturating_sub(elapsed(since, input.now))
+    });
+    if !left.is_zero() {
+        return Course::Rest(left);
     }
-    begin(input, true)
+    let how = if is_lost {
+        Undecided::Lost
+    } else {
+        Undecided::Disrupted
+    };
+    begin(input, Some(how))
 }
 
-fn begin(input: &Input<'_>, lost: bool) -> Course {
+/// When the driver of an attempt was last heard, if its Pod is gone.
+fn driver_ended(input: &Input<'_>) -> Option<Timestamp> {
+    let mut conditions = input.before.conditions.iter();
+    let sampling = conditions.find(|was| was.type_ == types::SAMPLING)?;
+    Some(sampling.last_transition_time.0)
+}
+
+fn begin(input: &Input<'_>, after: Option<Undecided>) -> Course {
     if let Some(refusal) = input.refusal {
         return Course::Wait(Some(refusal.clone()));
     }
     match &input.observed.pool {
-        PoolView::Ready(_) => Course::Begin { lost },
+        PoolView::Ready(_) => Course::Begin(after),
         PoolView::Unready(_) => Course::Wait(None),
         PoolView::Missing if input.spec.pool.is_some() => Course::Wait(None),
         PoolView::Missing => Course::Wait(Some(Trouble {
@@ -186,7 +211,9 @@ fn stop(input: &Input<'_>) -> Option<Stop> {
         return Some(fail(reasons::PRE_RUNNING_DEADLINE_EXCEEDED, message));
     }
     let restarts = input.driver().map_or(0, |driver| driver.restarts);
-    if i64::from(restarts).saturating_add(losses(input)) > i64::from(input.spec.backoff_limit) {
+    if i64::from(restarts).saturating_add(failures(input, LOST))
+        > i64::from(input.spec.backoff_limit)
+    {
         return Some(Stop::Fail(backoff_limit(input)));
     }
     None
@@ -272,11 +299,16 @@ pub(super) fn is_lost(driver: &DriverPod, now: Timestamp) -> bool {
         .is_some_and(|until| elapsed(until, now) > BEYOND_GRACE)
 }
 
-/// Attempts that ended without a decision.
-fn losses(input: &Input<'_>) -> i64 {
-    let failures = &input.before.recent_failures;
-    let lost = failures.iter().find(|failure| failure.reason == LOST);
-    lost.map_or(0, |failure| failure.count)
+/// Whether a driver's Pod was taken away, and has no more to say.
+pub(super) fn is_removed(driver: &DriverPod, now: Timestamp) -> bool {
+    is_lost(driver, now) || (driver.leaving.is_some() && !driver.is_alive())
+}
+
+/// How often something happened in this run.
+fn failures(input: &Input<'_>, reason: &str) -> i64 {
+    let mut failures = input.before.recent_failures.iter();
+    let found = failures.find(|failure| failure.reason == reason);
+    found.map_or(0, |failure| failure.count)
 }
 
 pub(super) fn elapsed(from: Timestamp, to: Timestamp) -> Duration {

@@ -113,6 +113,7 @@ pub fn decide(input: &Input<'_>) -> Plan {
     match &course {
         Course::Over => over(&input, &mut plan),
         Course::Wait(trouble) => {
+            let_go(&input, &mut plan);
             plan.looks_up = trouble.is_none();
             if input.refusal.is_some_and(heals) {
                 plan.sooner(patience(&input));
@@ -122,11 +123,12 @@ pub fn decide(input: &Input<'_>) -> Plan {
             plan.agents = agents::none(&input.observed.agents);
         }
         Course::Rest(left) => {
+            let_go(&input, &mut plan);
             (plan.hold, plan.pool) = (true, true);
             plan.sooner(*left);
         }
         // The number is written first; the attempt's objects are the next look's.
-        Course::Begin { .. } => {
+        Course::Begin(_) => {
             (plan.looks_up, plan.hold, plan.pool) = (true, true, true);
             plan.sooner(Duration::ZERO);
         }
@@ -170,6 +172,15 @@ fn old_drivers(input: &Input<'_>, plan: &mut Plan) {
             plan.release(driver);
             plan.stop(driver);
         }
+    }
+}
+
+/// A driver that somebody took away and that decided nothing: its numbers are in the status, and nothing is held up, such as the end of its
+/// namespace.
+fn let_go(input: &Input<'_>, plan: &mut Plan) {
+    let driver = input.driver();
+    if let Some(driver) = driver.filter(|driver| course::is_removed(driver, input.now)) {
+        plan.release(driver);
     }
 }
 
@@ -319,6 +330,12 @@ impl<'a> Input<'a> {
         let conditions = &self.before.conditions;
         let sampling = conditions.iter().find(|was| was.type_ == types::SAMPLING);
         sampling.is_some_and(|was| was.status == "True" || was.reason != reasons::STARTING)
+    }
+
+    /// Whether the driver of the current attempt was ever heard of, or has ended now.
+    fn was_driver_heard(&self) -> bool {
+        let ended = self.driver().is_some_and(|driver| !driver.is_alive());
+        self.has_begun() && (ended || self.was_driver_seen())
     }
 
     fn was(&self, about: &str) -> bool {

@@ -29,6 +29,10 @@ pub struct Memory {
     pub highest: BTreeMap<u32, u32>,
     /// Ends that the driver was told of.
     pub told: BTreeSet<Holder>,
+    /// Pods that get no session any more: there were more than were needed.
+    pub retired: BTreeSet<Holder>,
+    /// Since when there are more than are needed.
+    pub surplus_since: Option<Timestamp>,
     /// The API server refused the last Pods; none: it took them.
     pub refusal: Option<AgentsRefusal>,
 }
@@ -78,6 +82,8 @@ pub struct DriverPod {
     pub created: Timestamp,
     /// By when it has to be gone, once it is being deleted.
     pub leaving: Option<Timestamp>,
+    /// Whether it was evicted, preempted, or lost with its node.
+    pub is_disrupted: bool,
     /// Whether it is held until its last word is in the job's status.
     pub is_held: bool,
     /// How often its driver was started again in place.

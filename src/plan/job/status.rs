@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::Input;
 use super::conditions::View;
-use super::course::{CRASHED, Course, LOST};
+use super::course::{CRASHED, Course, DISRUPTED, LOST, Undecided};
 use super::observed::DriverLife;
 use super::report::{Facts, MOST_FAILURES};
 use crate::api::job::{Failure, JobDisplay, RolloutJobStatus, TeardownStatus};
@@ -69,7 +69,7 @@ pub(super) fn status(input: &Input<'_>, course: &Course) -> RolloutJobStatus {
         facts: &facts,
     };
     let end = view.end();
-    let begins = matches!(course, Course::Begin { .. });
+    let begins = matches!(course, Course::Begin(_));
     let now = || Some(Time(whole_seconds(input.now)));
     let groups = facts.progress.as_ref().map(|progress| progress.groups);
     RolloutJobStatus {
@@ -97,7 +97,7 @@ pub(super) fn status(input: &Input<'_>, course: &Course) -> RolloutJobStatus {
 /// The ladder's numbers, and how many of the agents' Pods were left to delete: those that were seen at once, so that a look that is behind counts
 /// none twice.
 fn teardown(input: &Input<'_>, facts: &Facts, course: &Course) -> Option<TeardownStatus> {
-    if matches!(course, Course::Begin { .. }) {
+    if matches!(course, Course::Begin(_)) {
         return None;
     }
     let left = match course {
@@ -150,7 +150,7 @@ fn facts(input: &Input<'_>) -> Facts {
     }
 }
 
-/// The driver's, and what it cannot say itself: how often it crashed, and was lost.
+/// The driver's, and what it cannot say itself: how often it crashed, was lost or taken away.
 fn failures(input: &Input<'_>, facts: &Facts, course: &Course) -> Vec<Failure> {
     let was = |reason: &str| {
         let mut before = input.before.recent_failures.iter();
@@ -165,18 +165,30 @@ fn failures(input: &Input<'_>, facts: &Facts, course: &Course) -> Vec<Failure> {
             count: i64::from(driver.restarts),
         })
         .or_else(|| was(CRASHED));
-    let more = i64::from(matches!(course, Course::Begin { lost: true }));
-    let count = was(LOST).map_or(0, |failure| failure.count) + more;
-    let lost = (count > 0).then(|| Failure {
-        reason: LOST.to_owned(),
-        message: "the driver's pod ended without a decision".to_owned(),
-        count,
+    let more = |how: Undecided| i64::from(*course == Course::Begin(Some(how)));
+    let undecided = [
+        (
+            LOST,
+            Undecided::Lost,
+            "the driver's pod ended without a decision",
+        ),
+        (
+            DISRUPTED,
+            Undecided::Disrupted,
+            "the driver's pod was deleted, evicted or lost with its node",
+        ),
+    ]
+    .map(|(reason, how, message)| Failure {
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        count: was(reason).map_or(0, |failure| failure.count) + more(how),
     });
-    let ours: Vec<_> = crashed.into_iter().chain(lost).collect();
+    let undecided = undecided.into_iter().filter(|failure| failure.count > 0);
+    let ours: Vec<_> = crashed.into_iter().chain(undecided).collect();
     let mut failures: Vec<_> = facts
         .failures
         .iter()
-        .filter(|failure| failure.reason != LOST && failure.reason != CRASHED)
+        .filter(|failure| ![LOST, DISRUPTED, CRASHED].contains(&failure.reason.as_str()))
         .cloned()
         .collect();
     failures.truncate(MOST_FAILURES - ours.len());

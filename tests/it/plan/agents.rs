@@ -166,3 +166,27 @@ fn a_refusal_stalls_a_job_only_while_no_agent_runs() {
         "{shown:?}"
     );
 }
+
+#[test]
+fn pods_that_nobody_needs_any_more_may_go_after_a_while_if_they_are_idle() {
+    let mut scene = scene(0, 1);
+    scene.observed.agents = (0..3)
+        .map(|slot| agent(slot, 1, AgentLife::Running))
+        .collect();
+    let first = scene.plan();
+    assert!(first.agents.has_surplus && first.agents.retire.0.is_empty());
+    assert_eq!(first.again, Some(Duration::from_secs(20)));
+    scene.observed.memory.surplus_since = Some(at(0));
+    scene.now = 20;
+    // Who is busy is the router's to say.
+    let asks = scene.plan();
+    assert_eq!(asks.agents.retire, (vec![(2, 1), (1, 1), (0, 1)], 2));
+    assert_eq!(agents(&asks), "");
+    scene.observed.memory.retired = [(2, 1)].into();
+    let goes = scene.plan();
+    assert_eq!(agents(&goes), "delete job-agent-2-1");
+    assert_eq!(goes.agents.retire, (vec![(1, 1), (0, 1)], 1));
+    // Warm Pods stay.
+    scene.observed.agents.truncate(1);
+    assert!(!scene.plan().agents.has_surplus);
+}

@@ -228,10 +228,51 @@ fn a_driver_that_vanished_is_made_anew_under_another_number_once_it_was_heard() 
     let mut scene = Scene::running(&json!({}));
     scene.observed.drivers.clear();
     scene.observed.report = None;
+    assert_eq!(scene.step().status.attempt, 1);
+    scene.now = 10;
     assert_eq!(scene.step().status.attempt, 2);
     let mut scene = Scene::new(&json!({}));
     scene.step();
     assert_eq!(scene.step().status.attempt, 1);
+}
+
+#[test]
+fn a_driver_that_is_taken_away_does_not_count() {
+    for (leaving, is_disrupted) in [(Some(at(5)), false), (None, true)] {
+        let mut scene = Scene::running(&json!({"backoffLimit": 0}));
+        scene.observed.drivers[0].leaving = leaving;
+        scene.observed.drivers[0].is_disrupted = is_disrupted;
+        scene.ends(Some(&word("interrupted", false)));
+        assert_eq!(scene.step().status.phase, Some(Phase::Starting));
+        scene.now = 10;
+        let begins = scene.step();
+        assert_eq!(begins.status.attempt, 2);
+        let failure = &begins.status.recent_failures[0];
+        assert_eq!(
+            (failure.reason.as_str(), failure.count),
+            ("driver_disrupted", 1)
+        );
+    }
+}
+
+/// The end of a namespace takes engines and drivers first: a driver that is held would hold it for ever.
+#[test]
+fn a_driver_that_is_taken_away_is_let_go_while_the_job_waits() {
+    for pool in [PoolView::Unready("starts".to_owned()), PoolView::Ready(1)] {
+        let mut scene = Scene::running(&json!({}));
+        scene.observed.pool = pool.clone();
+        scene.observed.drivers[0].leaving = Some(at(5));
+        scene.ends(Some(&word("interrupted", false)));
+        let acts = acts(&scene.step());
+        assert!(acts.ends_with("pool, release job-driver-1"), "{acts}");
+        scene.observed.drivers.clear();
+        // It is gone, and its attempt stays over.
+        scene.now = 9;
+        assert_eq!(scene.step().status.attempt, 1);
+        scene.now = 20;
+        scene.observed.pool = PoolView::Ready(1);
+        assert_eq!(scene.step().status.attempt, 2, "{pool:?}");
+    }
 }
 
 #[test]

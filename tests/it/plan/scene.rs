@@ -103,6 +103,7 @@ pub(super) fn driver(attempt: i32, life: DriverLife) -> DriverPod {
         address: Some("10.0.0.7".to_owned()),
         created: Timestamp::UNIX_EPOCH,
         leaving: None,
+        is_disrupted: false,
         is_held: true,
         restarts: 0,
         crash: None,
