@@ -1,0 +1,8 @@
+//! Jobs on a real cluster, from their manifests to samples on a volume, and their other ends.
+
+mod courses;
+mod endings;
+mod ledger;
+mod missing;
+mod place;
+mod sharing;
