@@ -294,7 +294,9 @@ async fn a_survey_begins_with_the_first_question_and_ends_with_its_pool() {
             "uid",
             wanted.clone(),
             move || there.load(Ordering::SeqCst),
-            move || drop(news.send(())),
+            move || {
+                let _ = news.send(());
+            },
         )
     };
     assert_eq!(ask().engines[0].answer, Answer::Unasked);
@@ -324,7 +326,14 @@ async fn a_name_that_leads_nowhere_is_told() {
     let (news, mut told) = tokio::sync::mpsc::unbounded_channel();
     let ask = || {
         let news = news.clone();
-        surveys.of("uid", wanted.clone(), || true, move || drop(news.send(())))
+        surveys.of(
+            "uid",
+            wanted.clone(),
+            || true,
+            move || {
+                let _ = news.send(());
+            },
+        )
     };
     assert_eq!(ask().trouble, None);
     tokio::time::timeout(SOON, told.recv())
