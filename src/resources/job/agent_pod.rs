@@ -142,8 +142,10 @@ fn launcher(input: JobInput<'_>, agentic: &Agentic, pod: AgentPod<'_>, shared: &
         "args": [
             "agent",
             "launch",
-            format!("--router=http://{}:{AGENTS_PORT}", input.router_host()),
+            // With a dot at its end: a name of five parts is else looked up in every domain of the search list first.
+            format!("--router=http://{}.:{AGENTS_PORT}", input.router_host()),
             format!("--claim-token-env={CLAIM_TOKEN}"),
+            "--until-stopped".to_owned(),
             format!("--directory={SESSION_DIRECTORY}"),
             format!("--concurrent={}", agentic.concurrent_sessions_per_pod),
             format!("--sessions-per-pod={}", agentic.sessions_per_pod),

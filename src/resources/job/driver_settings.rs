@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::config::STATUS_PORT;
 use super::data::Data;
 use super::{JobInput, plugins};
+use crate::api::pool::SGLangPoolSpec;
 use crate::resources::pool::{CONTROL_PORT, CONTROL_TOKEN, SECRETS};
 
 /// Where the kubelet reads a container's last word.
@@ -30,7 +31,18 @@ pub(super) fn of(input: JobInput<'_>, data: &Data) -> Value {
     if let Some(path) = &data.dataset {
         settings["dataset_path"] = json!(path);
     }
+    if let Some(engines) = engines(input.pool.spec) {
+        settings["engines"] = json!(engines);
+    }
     settings
+}
+
+/// How many engines the pool will have: the router may know fewer of them when the driver starts. None: who runs them decides.
+fn engines(pool: &SGLangPoolSpec) -> Option<usize> {
+    match &pool.external {
+        None => usize::try_from(pool.replicas).ok(),
+        Some(external) => Some(external.urls.len()).filter(|urls| *urls > 0),
+    }
 }
 
 /// The job's spec, defaults written out, without what only the controller reads: a `ConfigMap` holds a megabyte.

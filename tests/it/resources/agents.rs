@@ -87,8 +87,9 @@ fn the_launcher_claims_from_the_jobs_router() {
     let expected = [
         "agent",
         "launch",
-        "--router=http://everything-sessions.rl.svc.cluster.local:8080",
+        "--router=http://everything-sessions.rl.svc.cluster.local.:8080",
         "--claim-token-env=ROLLOUT_CLAIM_TOKEN",
+        "--until-stopped",
         "--directory=/run/rollout",
         "--concurrent=8",
         "--sessions-per-pod=0",

@@ -50,6 +50,28 @@ fn the_driver_reads_its_settings() {
     }
 }
 
+/// The router may know fewer engines when the driver starts, and what is in flight is bounded by their number.
+#[test]
+fn the_driver_knows_how_many_engines_its_pool_will_have() {
+    let (_, cases) = everything();
+    for case in &cases {
+        let pool = &case.pool;
+        let expected = match &pool.external {
+            None => Some(i64::from(pool.replicas)),
+            Some(external) if external.urls.is_empty() => None,
+            Some(external) => i64::try_from(external.urls.len()).ok(),
+        };
+        let settings = driver_settings(case);
+        assert_eq!(
+            settings["engines"].as_i64(),
+            expected,
+            "{}",
+            case.job.owner.name
+        );
+        driver_config(case);
+    }
+}
+
 #[test]
 fn paths_of_the_settings_are_mounted() {
     let (_, cases) = everything();
