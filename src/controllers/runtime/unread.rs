@@ -162,13 +162,13 @@ fn tests(desired: &Value) -> Vec<Value> {
     let metadata = &desired["metadata"];
     let mut steps = vec![test(
         &label_path(labels::APP_MANAGED_BY),
-        json!(labels::OPERATOR),
+        &json!(labels::OPERATOR),
     )];
     if let Some(owner) = metadata["ownerReferences"][0]["uid"].as_str() {
-        steps.push(test("/metadata/ownerReferences/0/uid", json!(owner)));
+        steps.push(test("/metadata/ownerReferences/0/uid", &json!(owner)));
     }
     if let Some(job) = metadata["labels"][labels::JOB_UID].as_str() {
-        steps.push(test(&label_path(labels::JOB_UID), json!(job)));
+        steps.push(test(&label_path(labels::JOB_UID), &json!(job)));
     }
     steps
 }
@@ -178,17 +178,17 @@ fn left_over(desired: &Value) -> Option<Vec<Value>> {
     let metadata = &desired["metadata"];
     let mut steps = vec![test(
         &label_path(labels::APP_MANAGED_BY),
-        json!(labels::OPERATOR),
+        &json!(labels::OPERATOR),
     )];
     let owner = &metadata["ownerReferences"][0];
     if owner.is_object() {
         for field in ["kind", "name"] {
             let path = format!("/metadata/ownerReferences/0/{field}");
-            steps.push(test(&path, owner[field].clone()));
+            steps.push(test(&path, &owner[field]));
         }
     } else {
         let job = metadata["labels"][labels::JOB].as_str()?;
-        steps.push(test(&label_path(labels::JOB), json!(job)));
+        steps.push(test(&label_path(labels::JOB), &json!(job)));
     }
     Some(steps)
 }
@@ -208,7 +208,7 @@ fn changes(desired: &Value) -> Vec<Value> {
     steps
 }
 
-fn test(path: &str, value: Value) -> Value {
+fn test(path: &str, value: &Value) -> Value {
     json!({"op": "test", "path": path, "value": value})
 }
 

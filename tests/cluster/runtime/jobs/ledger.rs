@@ -19,7 +19,7 @@ fn long() -> Value {
         .collect();
     json!({
         "dataset": {"inline": rows},
-        "rollout": {"batchSize": GROUPS, "samplesPerPrompt": 2, "concurrency": {"sessions": 2}},
+        "rollout": {"batchSize": GROUPS, "samplesPerPrompt": 2, "concurrency": {"requestsPerEngine": 4}},
         "sampling": {"maxNewTokens": 256},
         "poolRef": {"name": "slow"},
     })
@@ -32,7 +32,7 @@ async fn kept(place: &Place) -> i64 {
 
 async fn slow_pool(place: &Place) {
     let mut slow = engines();
-    slow["engine"]["simulator"]["timeScale"] = json!(1);
+    slow["engine"]["simulator"] = json!({"decodeTokensPerSecond": 80});
     create(&place.client, &pool(&place.namespace, "slow", &slow)).await;
 }
 
@@ -163,8 +163,18 @@ async fn a_ledger_of_its_own_is_made_once_and_found_by_the_next_attempt() {
     .await;
     assert_eq!(claims.get("job-ledger").await.unwrap().uid(), first.uid());
     goes_on(&place, parts).await;
-    // Its driver has ended, and lets the volume go.
-    place.nothing_left("job").await;
+    // A Pod that has ended still has its volumes: the claim goes with it.
+    until("the claim is to go", &place.controller, async || {
+        let claim = claims.get_opt("job-ledger").await.unwrap();
+        claim.is_none_or(|claim| claim.metadata.deletion_timestamp.is_some())
+    })
+    .await;
+    place
+        .jobs
+        .delete("job", &DeleteParams::default())
+        .await
+        .unwrap();
+    place.is_gone("job").await;
     place.end().await;
 }
 

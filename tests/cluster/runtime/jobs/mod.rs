@@ -4,5 +4,5 @@ mod courses;
 mod endings;
 mod ledger;
 mod missing;
-mod place;
+pub(crate) mod place;
 mod sharing;

@@ -17,20 +17,20 @@ use crate::runtime::controller::{Controller, until};
 use crate::runtime::pools::{condition, create, pool};
 
 /// A namespace with a pool of simulated engines, a volume for samples, and a controller.
-pub(super) struct Place {
-    pub(super) client: Client,
-    pub(super) namespace: String,
-    pub(super) controller: Controller,
-    pub(super) jobs: Api<DynamicObject>,
+pub(crate) struct Place {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+    pub(crate) controller: Controller,
+    pub(crate) jobs: Api<DynamicObject>,
 }
 
 impl Place {
-    pub(super) async fn new(name: &str) -> Self {
+    pub(crate) async fn new(name: &str) -> Self {
         Self::with(name, &[]).await
     }
 
     /// With a controller that looks at other namespaces too.
-    pub(super) async fn with(name: &str, others: &[&str]) -> Self {
+    pub(crate) async fn with(name: &str, others: &[&str]) -> Self {
         let client = client().await;
         let namespace = namespace(&client, name).await;
         let more: Vec<_> = others
@@ -64,7 +64,7 @@ impl Place {
     }
 
     /// Makes room for the next test.
-    pub(super) async fn end(self) {
+    pub(crate) async fn end(self) {
         for job in self.jobs.list(&ListParams::default()).await.unwrap() {
             self.jobs
                 .delete(&job.name_any(), &DeleteParams::default())
@@ -84,7 +84,7 @@ impl Place {
     }
 
     /// Runs a command beside the samples to its end; answers its words.
-    pub(super) async fn run(&self, name: &str, image: &str, command: &[&str], user: i64) -> String {
+    pub(crate) async fn run(&self, name: &str, image: &str, command: &[&str], user: i64) -> String {
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": name, "namespace": self.namespace},
@@ -116,7 +116,7 @@ impl Place {
         words
     }
 
-    pub(super) async fn job(&self, name: &str, more: &Value) {
+    pub(crate) async fn job(&self, name: &str, more: &Value) {
         let mut spec = json!({
             "poolRef": {"name": "pool"},
             "dataset": {"inline": [
@@ -154,7 +154,7 @@ impl Place {
         create(&self.client, &job).await;
     }
 
-    pub(super) async fn becomes(&self, job: &str, kind: &str, wanted: &str) {
+    pub(crate) async fn becomes(&self, job: &str, kind: &str, wanted: &str) {
         until(
             &format!("{job}: {kind}={wanted}"),
             &self.controller,
@@ -164,7 +164,7 @@ impl Place {
     }
 
     /// Waits until engines take work.
-    pub(super) async fn becomes_ready(&self, pool: &str) {
+    pub(crate) async fn becomes_ready(&self, pool: &str) {
         let pools = objects(&self.client, &self.namespace, meta::POOL_KIND);
         until(&format!("{pool} is ready"), &self.controller, async || {
             condition(&pools, pool, "Ready").await == "True/AsExpected"
@@ -173,7 +173,7 @@ impl Place {
     }
 
     /// The words of a condition.
-    pub(super) async fn said(&self, job: &str, kind: &str) -> String {
+    pub(crate) async fn said(&self, job: &str, kind: &str) -> String {
         let status = self.status(job).await;
         let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
         let found = conditions
@@ -184,7 +184,7 @@ impl Place {
         })
     }
 
-    pub(super) async fn is_gone(&self, job: &str) {
+    pub(crate) async fn is_gone(&self, job: &str) {
         until(&format!("{job} is gone"), &self.controller, async || {
             self.jobs.get_opt(job).await.unwrap().is_none() && self.of::<Pod>(job).await.is_empty()
         })
@@ -192,12 +192,12 @@ impl Place {
         self.nothing_left(job).await;
     }
 
-    pub(super) async fn status(&self, job: &str) -> Value {
+    pub(crate) async fn status(&self, job: &str) -> Value {
         self.jobs.get(job).await.unwrap().data["status"].clone()
     }
 
     /// Waits longer than for what should happen at once.
-    pub(super) async fn comes_true(
+    pub(crate) async fn comes_true(
         &self,
         what: &str,
         limit: Duration,
@@ -216,14 +216,14 @@ impl Place {
         );
     }
 
-    pub(super) async fn merge(&self, job: &str, patch: Value) {
+    pub(crate) async fn merge(&self, job: &str, patch: Value) {
         self.jobs
             .patch(job, &PatchParams::default(), &Patch::Merge(patch))
             .await
             .unwrap();
     }
 
-    pub(super) fn all<K>(&self) -> Api<K>
+    pub(crate) fn all<K>(&self) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
     {
@@ -231,13 +231,13 @@ impl Place {
     }
 
     /// Agents that run a script in a busybox.
-    pub(super) fn agentic(script: &str) -> Value {
+    pub(crate) fn agentic(script: &str) -> Value {
         let agent = json!({"name": "agent", "image": "localhost/tiny:1", "command": ["/bin/busybox", "sh", "-c", script]});
         json!({"agentic": {"agent": {"container": {"template": {"spec": {"containers": [agent]}}}}}})
     }
 
     /// Names of a kind's objects that belong to a job.
-    pub(super) async fn of<K>(&self, job: &str) -> Vec<String>
+    pub(crate) async fn of<K>(&self, job: &str) -> Vec<String>
     where
         K: Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
             + Clone
@@ -251,7 +251,7 @@ impl Place {
     }
 
     /// Nothing of a job is there any more, but for Pods.
-    pub(super) async fn nothing_left(&self, job: &str) {
+    pub(crate) async fn nothing_left(&self, job: &str) {
         until(
             &format!("{job} leaves nothing"),
             &self.controller,
@@ -267,11 +267,11 @@ impl Place {
     }
 
     /// Checks the samples of the job that is called `job`.
-    pub(super) async fn verify(&self) {
+    pub(crate) async fn verify(&self) {
         self.verify_in("verify", "job").await;
     }
 
-    pub(super) async fn verify_in(&self, pod: &str, folder: &str) {
+    pub(crate) async fn verify_in(&self, pod: &str, folder: &str) {
         let folder = format!("/data/{folder}");
         let command = ["/usr/bin/rollout-operator", "samples", "verify", &folder];
         self.run(pod, "localhost/rollout-operator:dev", &command, 65532)
@@ -280,7 +280,7 @@ impl Place {
 }
 
 /// One turn, and the end. The static busybox looks no names up by itself.
-pub(super) const CALL: &str = r#"
+pub(crate) const CALL: &str = r#"
     b=/bin/busybox
     rest=${OPENAI_BASE_URL#http://}; host=${rest%%/*}; path=/${rest#*/}
     address=$($b nslookup -type=a "${host%:*}" | $b awk '/^Address/ && !/:53$/ {print $2}' | $b tail -n 1)
@@ -289,7 +289,7 @@ pub(super) const CALL: &str = r#"
 "#;
 
 /// Engines that answer fast, and leave room on a small node.
-pub(super) fn engines() -> Value {
+pub(crate) fn engines() -> Value {
     let template = json!({"spec": {"containers": [{"name": "engine", "resources": small()}]}});
     json!({"engine": {"contextLength": 4096, "simulator": {"timeScale": 4}, "template": template}})
 }
@@ -299,7 +299,7 @@ fn small() -> Value {
 }
 
 /// Sampling that outlasts a test.
-pub(super) fn endless() -> Value {
+pub(crate) fn endless() -> Value {
     json!({
         "rollout": {"batchSize": 2, "samplesPerPrompt": 2, "filter": {"type": "NonzeroRewardStd"}},
         "dataset": {"labelKey": "label", "inline": [{"prompt": [{"role": "user", "content": "One?"}], "label": "no answer"}]},
