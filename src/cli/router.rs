@@ -42,6 +42,10 @@ struct Settings {
     #[arg(long, value_name = "HOST:PORT")]
     engine_service: Option<String>,
 
+    /// Port of the sidecar beside each engine of that service: it says which ones are paused or about to leave.
+    #[arg(long, value_name = "PORT")]
+    engine_state_port: Option<NonZero<u16>>,
+
     /// Address of the agents' port [default: 127.0.0.1:0].
     #[arg(long, value_name = "ADDRESS")]
     agents_listen: Option<SocketAddr>,
@@ -128,6 +132,7 @@ impl Settings {
                 self.engines
             },
             engine_service: self.engine_service.or(file.engine_service),
+            engine_state_port: self.engine_state_port.or(file.engine_state_port),
             agents_listen: self.agents_listen.or(file.agents_listen),
             control_listen: self.control_listen.or(file.control_listen),
             control_token_file: self.control_token_file.or(file.control_token_file),
@@ -154,6 +159,7 @@ impl Settings {
         let mut config = Config::new(&self.engines);
         let service = self.engine_service.as_deref();
         config.engine_service = service.map(str::parse).transpose()?;
+        config.engine_state_port = self.engine_state_port.map(NonZero::get);
         let secret = |file: &Option<PathBuf>| file.as_deref().map(read_secret).transpose();
         config.control_token = secret(&self.control_token_file)?;
         config.claim_secret = secret(&self.claim_secret_file)?;

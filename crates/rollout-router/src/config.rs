@@ -13,6 +13,8 @@ pub struct Config {
     pub engine_service: Option<EngineService>,
     /// How it is looked up.
     pub resolver: Resolver,
+    /// Port of the sidecar beside each engine of the service; none: they have none.
+    pub engine_state_port: Option<u16>,
     /// Bearer of the control port. Without it the control port must be a loopback address.
     pub control_token: Option<String>,
     /// Secret that claim tokens are derived from. Without it no claim is accepted.
@@ -38,6 +40,7 @@ impl Config {
             engines: engines.into_iter().map(Into::into).collect(),
             engine_service: None,
             resolver: Resolver::system(),
+            engine_state_port: None,
             control_token: None,
             claim_secret: None,
             advertise_url: None,

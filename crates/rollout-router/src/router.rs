@@ -175,6 +175,14 @@ impl Inner {
         self.tasks.spawn(async move {
             stopping.run_until_cancelled(discovery).await;
         });
+        if let Some(port) = self.config.engine_state_port {
+            let stopping = self.stopping.clone();
+            let engines = Arc::clone(&self.engines);
+            let states = engines::run_states(engines, self.upstream.clone(), port);
+            self.tasks.spawn(async move {
+                stopping.run_until_cancelled(states).await;
+            });
+        }
         let stopping = self.stopping.clone();
         let inner = Arc::downgrade(self);
         self.tasks.spawn(async move {

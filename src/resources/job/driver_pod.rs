@@ -14,7 +14,9 @@ use super::{JobInput, data, driver_settings, grace, plugins};
 use crate::api::meta::{annotations, finalizers, labels as name};
 use crate::resources::labels::{self, Component};
 use crate::resources::overlay::{self, Layer, PodParts};
-use crate::resources::pool::{AGENTS_PORT, CONTROL_TOKEN, SECRETS, liveness, pull_secrets};
+use crate::resources::pool::{
+    AGENTS_PORT, CONTROL_TOKEN, SECRETS, liveness, pull_secrets, state_port,
+};
 use crate::resources::probes::{self, Pace};
 use crate::resources::volumes::{self, Mounted};
 use crate::resources::{Kind, Object, Refusal, names, security};
@@ -163,7 +165,7 @@ fn fixed_sidecars(
     let mut router = json!({
         "name": ROUTER,
         "image": image,
-        "args": ["router", format!("--config={SETTINGS}/{ROUTER_FILE}")],
+        "args": router_arguments(input),
         "restartPolicy": "Always",
         "ports": [{"name": "http", "containerPort": AGENTS_PORT, "protocol": "TCP"}],
         "securityContext": security::own_container(),
@@ -173,6 +175,16 @@ fn fixed_sidecars(
         None => vec![router],
         Some(host) => vec![plugins::install(image), router, host.fixed],
     }
+}
+
+/// What its settings cannot say: routers of the version before refuse settings that they do not know, and an attempt keeps its image.
+fn router_arguments(input: JobInput<'_>) -> Vec<String> {
+    let mut arguments = vec![
+        "router".to_owned(),
+        format!("--config={SETTINGS}/{ROUTER_FILE}"),
+    ];
+    arguments.extend(state_port(input.pool.spec));
+    arguments
 }
 
 /// A `file://` URL is a path in the driver's container. Without a volume there, a data set cannot be read, and samples would go with the Pod.

@@ -29,7 +29,7 @@ use crate::api::pool::{Engine, External, SGLangPoolSpec};
 pub use deployment::keep_engines;
 pub(super) use network_policy::{from_controller, port};
 pub use router::{AGENTS_PORT, CONTROL_PORT};
-pub(super) use router::{CONTROL_TOKEN, SECRETS, engine_key, liveness, opaque};
+pub(super) use router::{CONTROL_TOKEN, SECRETS, engine_key, liveness, opaque, state_port};
 pub(super) use tokenizer::{served_by_engines, tokenizer_url};
 
 /// Port of an engine.

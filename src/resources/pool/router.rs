@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{EngineList, PoolInput, RouterObjects, engine_list};
+use super::{EngineList, PoolInput, RouterObjects, SIDECAR_PORT, engine_list};
 use crate::api::meta::annotations;
 use crate::api::pool::{Router, RoutingPolicy};
 use crate::api::values::SecretKeyRef;
@@ -141,6 +141,7 @@ fn parts(input: PoolInput<'_>, name: &str) -> PodParts {
             arguments.extend(urls.into_iter().map(|url| format!("--engine={url}")));
         }
     }
+    arguments.extend(state_port(input.spec));
     let mut mounts = vec![Mounted::read_only(
         "secrets",
         SECRETS,
@@ -202,6 +203,12 @@ pub(crate) fn liveness() -> Value {
         failures: 6,
     };
     probes::http(AGENTS_PORT, "/health", pace)
+}
+
+/// Engines of our own have a sidecar, which says how they are.
+pub(crate) fn state_port(spec: &crate::api::pool::SGLangPoolSpec) -> Option<String> {
+    let is_ours = spec.engine.is_some();
+    is_ours.then(|| format!("--engine-state-port={SIDECAR_PORT}"))
 }
 
 /// The key that the engines ask for: its volume, and its file.

@@ -85,7 +85,9 @@ async fn an_update_under_load_loses_no_sample() {
     });
     field.job("job", "pool", &endless).await;
     let kept = async || field.job_status("job").await["progress"]["groups"]["kept"].as_i64();
-    field.until("samples come", async || kept().await > Some(0)).await;
+    field
+        .until("samples come", async || kept().await > Some(0))
+        .await;
     field.edit("pool", other_seed()).await;
     let mut fewest = i64::MAX;
     let mut most = 0;
@@ -103,7 +105,11 @@ async fn an_update_under_load_loses_no_sample() {
     assert!(fewest >= 2, "{fewest} engines were ready");
     assert!(most <= 3, "there were {most} engines");
     let then = kept().await;
-    field.until("samples still come", async || kept().await > then.map(|kept| kept + 16)).await;
+    field
+        .until("samples still come", async || {
+            kept().await > then.map(|kept| kept + 16)
+        })
+        .await;
     let status = field.job_status("job").await;
     assert_eq!(status["attempt"], 1, "{status}");
     // Engines that leave end what they have: nothing failed, and nothing was generated twice.
@@ -113,6 +119,26 @@ async fn an_update_under_load_loses_no_sample() {
     for what in ["failed", "lost", "recycled"] {
         assert_eq!(progress["groups"][what], 0, "{status}");
     }
+}
+
+#[tokio::test]
+async fn a_job_goes_around_an_engine_that_somebody_paused() {
+    let field = Field::new("gate").await;
+    let mut spec = engines(2);
+    spec["networkPolicy"] = json!({"enabled": false});
+    field.pool("pool", &spec).await;
+    field.pool_becomes("pool", "Ready", "True/AsExpected").await;
+    let paused = field.pool_status("pool").await["engines"][0]["url"].clone();
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let pause = client.post(format!("{}/pause_generation", paused.as_str().unwrap()));
+    let pause = pause.json(&json!({"mode": "in_place"})).send();
+    pause.await.unwrap().error_for_status().unwrap();
+    // What is sent there waits until the request's time is over, which is longer than this test's.
+    field.job("job", "pool", &json!({})).await;
+    field
+        .job_becomes("job", "Complete", "True/TargetReached")
+        .await;
+    assert_eq!(field.job_status("job").await["output"]["samples"], 4);
 }
 
 #[tokio::test]

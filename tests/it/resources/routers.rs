@@ -26,6 +26,7 @@ fn knows_the_engines_by_name_and_keeps_its_control_port_to_itself() {
         "--control-token-file=/etc/rollout/secrets/control-token",
         "--advertise-url=http://from-claim-router.rl.svc.cluster.local:8080",
         "--engine-service=from-claim-engines.rl.svc.cluster.local:30000",
+        "--engine-state-port=30001",
         "--engine-key-file=/etc/rollout/engine-key/key",
     ];
     assert_eq!(arguments(container), expected);
@@ -43,7 +44,11 @@ fn knows_the_engines_by_name_and_keeps_its_control_port_to_itself() {
 fn stands_in_front_of_engines_that_run_already() {
     let (_, pod) = router(&spec_pool("outside"));
     let service = "--engine-service=sglang.serving.svc.cluster.local:30000";
-    assert!(arguments(container(&pod, "router")).contains(&service));
+    let of_service = arguments(container(&pod, "router"));
+    assert!(of_service.contains(&service));
+    // Nothing of ours runs beside them.
+    let sidecar = "--engine-state-port";
+    assert!(!of_service.iter().any(|word| word.starts_with(sidecar)));
     let urls = a_pool(&json!({"external": {"urls": ["http://a:1", "http://b:2/"]}, "router": {}}));
     let (_, pod) = router(&urls);
     let arguments = arguments(container(&pod, "router"));

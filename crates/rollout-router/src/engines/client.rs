@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client, Error};
@@ -30,6 +30,8 @@ use crate::error::ApiError;
 const POOL_IDLE: Duration = Duration::from_secs(3);
 /// A connection that the engine had closed before fails at once. One that fails later was closed during the work.
 const AT_ONCE: Duration = Duration::from_millis(250);
+/// Longest word of a sidecar.
+const LONGEST_STATE: usize = 64 << 10;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// A request did not get an answer.
@@ -164,6 +166,29 @@ impl Upstream {
             Ok(answer) => answer,
             Err(_) => Err(SendError::Timeout(limit)),
         }
+    }
+
+    /// What the sidecar beside an engine says. It is another server: it gets no key, and its word is no sign of the engine's life.
+    pub(super) async fn state(
+        &self,
+        engine: &Engine,
+        port: u16,
+        limit: Duration,
+    ) -> Result<Bytes, SendError> {
+        let mut request = Request::new(Full::new(Bytes::new()));
+        *request.uri_mut() = engine.beside(port, PathAndQuery::from_static("/state"));
+        let call = async {
+            let answer = self.control.request(request).await;
+            let (head, body) = answer.map_err(|error| classify(&error))?.into_parts();
+            if head.status != StatusCode::OK {
+                return Err(SendError::Broken(format!("it answers {}", head.status)));
+            }
+            let body = Limited::new(body, LONGEST_STATE).collect().await;
+            let body = body.map_err(|error| SendError::Broken(error.to_string()))?;
+            Ok(body.to_bytes())
+        };
+        let answer = tokio::time::timeout(limit, call).await;
+        answer.unwrap_or(Err(SendError::Timeout(limit)))
     }
 
     /// Tells an engine to end a request. A success means that it was told, not that the request has ended.

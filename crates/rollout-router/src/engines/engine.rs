@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::EngineUrlError;
 use super::health::Health;
+use super::state::Told;
 
 /// Abort calls that one engine gets at the same time.
 const ABORTS_AT_ONCE: usize = 16;
@@ -33,7 +34,9 @@ pub(crate) struct Engine {
     url: String,
     origin: Origin,
     /// It has left the service: it gets nothing new.
-    draining: AtomicBool,
+    left: AtomicBool,
+    /// What its sidecar says.
+    told: Told,
     authority: Authority,
     host: HeaderValue,
     in_flight: AtomicUsize,
@@ -81,7 +84,8 @@ impl Engine {
         Ok(Self {
             url: format!("http://{authority}"),
             origin,
-            draining: AtomicBool::new(false),
+            left: AtomicBool::new(false),
+            told: Told::default(),
             authority,
             host,
             in_flight: AtomicUsize::new(0),
@@ -109,6 +113,16 @@ impl Engine {
         Uri::from_parts(parts).unwrap_or_default()
     }
 
+    /// The URL of a server on the same host.
+    pub(super) fn beside(&self, port: u16, path: PathAndQuery) -> Uri {
+        let host = self.authority.host();
+        let mut parts = http::uri::Parts::default();
+        parts.scheme = Some(Scheme::HTTP);
+        parts.authority = format!("{host}:{port}").parse().ok();
+        parts.path_and_query = Some(path);
+        Uri::from_parts(parts).unwrap_or_default()
+    }
+
     pub(crate) fn host(&self) -> HeaderValue {
         self.host.clone()
     }
@@ -121,13 +135,28 @@ impl Engine {
         self.origin
     }
 
+    /// It gets nothing new: it has left the service, or its sidecar says that it is about to.
     pub(crate) fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::SeqCst)
+        self.has_left() || self.told.is_draining()
+    }
+
+    /// It has left the service.
+    pub(super) fn has_left(&self) -> bool {
+        self.left.load(Ordering::SeqCst)
     }
 
     /// Returns whether that is news.
-    pub(super) fn set_draining(&self, draining: bool) -> bool {
-        self.draining.swap(draining, Ordering::SeqCst) != draining
+    pub(super) fn set_left(&self, left: bool) -> bool {
+        self.left.swap(left, Ordering::SeqCst) != left
+    }
+
+    /// What it is sent waits until somebody lets it go on.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.told.is_paused()
+    }
+
+    pub(super) fn told(&self) -> &Told {
+        &self.told
     }
 
     /// Whether work should come here.

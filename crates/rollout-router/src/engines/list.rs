@@ -70,7 +70,7 @@ impl Engines {
         &self.grown
     }
 
-    /// The healthy engine with the least outstanding work, of equals the one with the fewest sessions, of those in turn; none of
+    /// The healthy engine that is not paused with the least outstanding work, of equals the one with the fewest sessions, of those in turn; none of
     /// `tried`, and none that drains. When all seem to be broken, one of them is tried all the same: it is the request that finds out.
     pub(crate) fn pick(&self, tried: &[Arc<Engine>]) -> Option<Arc<Engine>> {
         // A list that is being replaced may look as if all of it drained. While it is locked, nothing changes.
@@ -85,7 +85,10 @@ impl Engines {
             .map(|step| &list[(first.wrapping_add(step)) % count])
             .filter(|engine| !engine.is_draining())
             .filter(|engine| !tried.iter().any(|other| Arc::ptr_eq(other, engine)))
-            .min_by_key(|engine| (!engine.is_healthy(), engine.in_flight(), engine.sessions()))
+            .min_by_key(|engine| {
+                let waits = (!engine.is_healthy(), engine.is_paused());
+                (waits, engine.in_flight(), engine.sessions())
+            })
             .cloned()
     }
 
@@ -137,7 +140,7 @@ impl Engines {
             .filter(|engine| engine.origin() == Origin::Found)
         {
             let drains = !wanted.contains(engine.url());
-            if engine.set_draining(drains) {
+            if engine.set_left(drains) {
                 tracing::info!(engine = engine.url(), drains, "engine left or came back");
             }
         }
@@ -167,7 +170,7 @@ impl Engines {
     /// Forgets an engine that has left and has no work any more. Answers whether it did.
     pub(super) fn forget(&self, engine: &Arc<Engine>) -> bool {
         let mut list = self.list.write();
-        if !engine.is_draining() || engine.in_flight() > 0 {
+        if !engine.has_left() || engine.in_flight() > 0 {
             return false;
         }
         *list = list

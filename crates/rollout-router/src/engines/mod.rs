@@ -5,6 +5,8 @@
 //!   --engine-service NAME --lookup, every 2 s--> serves --not in the answer--> drains --no work left--> forgotten
 //!                                                   ^----- in it again ----------'
 //! ```
+//!
+//! Engines of a pool have a sidecar, which says that one is paused or about to leave before anybody else does (`state`).
 
 mod client;
 mod connection;
@@ -17,6 +19,7 @@ mod probe;
 mod resolver;
 mod service;
 mod silence;
+mod state;
 
 pub(crate) use client::{SendError, Upstream, read_reply};
 pub(crate) use discovery::{Discovery, LookupEnd, LookupTimes, run as run_discovery};
@@ -26,6 +29,7 @@ pub(crate) use list::Engines;
 pub(crate) use probe::run as run_probes;
 pub use resolver::Resolver;
 pub use service::EngineService;
+pub(crate) use state::run as run_states;
 
 use list::given;
 

@@ -54,6 +54,7 @@ pub(crate) fn status(inner: &Inner) -> Response<Body> {
                 "url": engine.url(),
                 "healthy": engine.is_healthy(),
                 "draining": engine.is_draining(),
+                "paused": engine.is_paused(),
                 "weight_version": engine.weight_version(),
                 "in_flight": engine.in_flight(),
                 "sessions": engine.sessions(),

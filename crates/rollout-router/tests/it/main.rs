@@ -29,6 +29,7 @@ mod retry;
 mod security;
 mod server;
 mod silence;
+mod states;
 mod stop;
 mod storm;
 mod stream;
