@@ -108,20 +108,19 @@ fn agents_of_an_earlier_attempt_go() {
     assert_eq!(agents(&scene.plan()), "create 0-5, delete job-agent-0-4");
 }
 
-fn refused(times: u32) -> Option<AgentsRefusal> {
-    let trouble = trouble();
-    Some(AgentsRefusal {
-        trouble,
+fn refused(times: u32) -> AgentsRefusal {
+    AgentsRefusal {
+        trouble: trouble(),
         at: at(0),
         times,
-    })
+    }
 }
 
 #[test]
 fn pods_that_are_refused_are_asked_for_ever_later() {
     for (times, rest) in [(1, 1), (2, 2), (5, 16), (6, 30), (1000, 30)] {
         let mut scene = scene(2, 0);
-        scene.observed.memory.refusal = refused(times);
+        scene.observed.memory.refusal = Some(refused(times));
         scene.now = rest - 1;
         let rests = scene.plan();
         assert_eq!(agents(&rests), "", "{times}");
@@ -135,7 +134,7 @@ fn pods_that_are_refused_are_asked_for_ever_later() {
 #[test]
 fn a_refusal_that_nobody_waits_for_is_forgotten() {
     let mut scene = scene(1, 0);
-    scene.observed.memory.refusal = refused(1);
+    scene.observed.memory.refusal = Some(refused(1));
     scene.observed.agents = vec![agent(0, 1, AgentLife::Running)];
     let plan = scene.plan();
     assert_eq!(
@@ -147,7 +146,7 @@ fn a_refusal_that_nobody_waits_for_is_forgotten() {
 #[test]
 fn a_refusal_stalls_a_job_only_while_no_agent_runs() {
     let mut scene = scene(2, 0);
-    scene.observed.memory.refusal = refused(1);
+    scene.observed.memory.refusal = Some(refused(1));
     let shown = conditions(&scene.plan().status);
     for told in [
         "Stalled=True/QuotaExceeded",
