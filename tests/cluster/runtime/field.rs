@@ -2,9 +2,7 @@
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{
-    Api, DeleteParams, DynamicObject, ListParams, LogParams, Patch, PatchParams,
-};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, LogParams, Patch, PatchParams};
 use kube::{Client, Resource, ResourceExt};
 use rollout_operator::api::meta::{self, labels};
 use serde_json::{Value, json};
@@ -87,8 +85,13 @@ impl Field {
         .await;
         let text = pods.logs("reader", &LogParams::default()).await.unwrap();
         assert_eq!(phase, "Succeeded", "{path}: {text}");
-        pods.delete("reader", &DeleteParams::default().grace_period(0)).await.unwrap();
-        self.until("the reader is gone", async || pods.get_opt("reader").await.unwrap().is_none()).await;
+        pods.delete("reader", &DeleteParams::default().grace_period(0))
+            .await
+            .unwrap();
+        self.until("the reader is gone", async || {
+            pods.get_opt("reader").await.unwrap().is_none()
+        })
+        .await;
         text
     }
 

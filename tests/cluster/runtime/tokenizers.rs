@@ -13,7 +13,8 @@ use crate::api::{client, namespace, objects};
 
 /// The files of the built-in tokenizer, with the ids of two letters exchanged.
 fn other_files() -> Map<String, Value> {
-    let builtin = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/rollout-tokenizer/assets/builtin");
+    let builtin =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/rollout-tokenizer/assets/builtin");
     let mut files = Map::new();
     for entry in std::fs::read_dir(builtin).unwrap() {
         let path = entry.unwrap().path();
@@ -65,7 +66,9 @@ async fn a_job_of_one_turn_has_the_tokens_of_its_pools_tokenizer() {
         "rollout": {"batchSize": 1, "samplesPerPrompt": 2},
     });
     field.job("job", "pool", &job).await;
-    field.job_becomes("job", "Complete", "True/TargetReached").await;
+    field
+        .job_becomes("job", "Complete", "True/TargetReached")
+        .await;
 
     let manifest: Value = serde_json::from_str(&field.file("manifest.json").await).unwrap();
     let tokenizer = manifest["tokenizer"].as_str().unwrap();
