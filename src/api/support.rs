@@ -61,7 +61,7 @@ pub fn job(spec: &RolloutJobSpec, context: Context) -> Vec<Violation> {
         "generate functions of one's own",
     );
     if let Some(agentic) = &generate.agentic {
-        found.agentic(agentic);
+        found.agentic(agentic, context);
     }
     found.reward(&spec.reward);
     if let Some(output) = &spec.output {
@@ -171,7 +171,7 @@ impl Unsupported {
         );
     }
 
-    fn agentic(&mut self, agentic: &Agentic) {
+    fn agentic(&mut self, agentic: &Agentic, context: Context) {
         let at = "generate.agentic";
         self.when(
             agentic.agent.server.is_some(),
@@ -181,9 +181,9 @@ impl Unsupported {
         if let Some(sandbox) = &agentic.sandbox {
             let at = format!("{at}.sandbox");
             self.when(
-                sandbox.template.is_some(),
+                sandbox.template.is_some() && context == Context::Local,
                 &format!("{at}.template"),
-                "a sandbox beside the agent",
+                "a sandbox beside the agent without a cluster",
             );
             self.when(
                 sandbox.image_from.is_some(),

@@ -48,6 +48,10 @@ fn what_only_a_cluster_has_is_no_reason_to_refuse_locally() {
         "local writes to its own directory"
     );
     assert!(paths.contains(&"spec.generate.multiTurn"));
+    assert!(
+        paths.contains(&"spec.generate.agentic.sandbox.template"),
+        "nothing runs beside an agent here"
+    );
 }
 
 #[test]
