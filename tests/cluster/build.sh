@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the programs of a real cluster from Go modules and the node's images from files: once per machine and version, kept in the cache.
-# usage: build.sh [PART...]     kubernetes etcd containerd coredns kube-router images lws kueue helm monitoring; without arguments the first six
+# usage: build.sh [PART...]     kubernetes etcd containerd coredns kube-router images agents lws kueue helm monitoring; without arguments the first six
 #
 # Prints nothing on standard output; `paths.sh` says where things are. Cold, on two cores: kubernetes 7 minutes, the other five 5, helm, kueue and
 # lws 5 together. The folder of a part is named by a hash of what it is made of; one that exists is whole.
@@ -76,6 +76,24 @@ images() {
   : >empty
   image host.tar localhost/host:1 '["/bin/sh"]' empty=/.keep
 }
+# Images of agents: a static program, and the python3 of this machine with its standard library.
+agents() {
+  local python files
+  go_build agents . agents
+  image agents.tar localhost/agents:1 '["/agents"]' agents=/agents
+  python=$(python3 -I -c 'import os, sys; print(os.path.realpath(sys.executable))')
+  mapfile -t files < <("$python" -I -c '
+import glob, os, re, subprocess, sys, sysconfig
+library = sysconfig.get_path("stdlib")
+files = [sys.executable]
+for folder, folders, names in os.walk(library):
+    folders[:] = [name for name in folders if not re.match("test|idlelib|tkinter|turtledemo|ensurepip|site-packages|dist-packages|__pycache__|config-", name)]
+    files += [os.path.join(folder, name) for name in names if not name.endswith((".a", ".pyc"))]
+linked = subprocess.run(["ldd", sys.executable, *glob.glob(library + "/lib-dynload/*.so")], stdout=subprocess.PIPE, text=True).stdout
+files += re.findall(r"(/\S+) \(0x", linked)
+print(*sorted(f"{os.path.realpath(file)}={file}" for file in set(files)), sep="\n")')
+  image python.tar localhost/python:1 '["/bin/python3"]' "bin/python3->$python" "${files[@]}"
+}
 image() { python3 "$recipe/image.py" "$@" >&2; }
 
 command -v go >/dev/null || die "no go: install Go 1.26 or later (https://go.dev)"
@@ -85,8 +103,8 @@ parts=("$@")
 [ ${#parts[@]} -gt 0 ] || parts=("${cluster_parts[@]}")
 for part in "${parts[@]}"; do
   case $part in
-    kubernetes | etcd | containerd | coredns | lws | kueue | helm | monitoring | images) build "$part" "$part" ;;
+    kubernetes | etcd | containerd | coredns | lws | kueue | helm | monitoring | images | agents) build "$part" "$part" ;;
     kube-router) build "$part" kube_router ;;
-    *) die "no part '$part': kubernetes, etcd, containerd, coredns, kube-router, images, lws, kueue, helm or monitoring" ;;
+    *) die "no part '$part': kubernetes, etcd, containerd, coredns, kube-router, images, agents, lws, kueue, helm or monitoring" ;;
   esac
 done

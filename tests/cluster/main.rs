@@ -1,6 +1,8 @@
 //! Tests on a real cluster: `./test cluster` starts one and runs them in its network, where KUBECONFIG leads to it.
 
 #[cfg(test)]
+mod agents;
+#[cfg(test)]
 mod api;
 #[cfg(test)]
 mod definitions;

@@ -13,7 +13,7 @@ home_of() {
   local part=$1 files
   case $part in
     images) files=("$recipe/image.py" "$recipe/pause.c") ;;
-    lws | kueue) files=("$recipe"/go/"$part"/* "$recipe/image.py") ;;
+    agents | lws | kueue) files=("$recipe"/go/"$part"/* "$recipe/image.py") ;;
     *) files=("$recipe"/go/"$part"/*) ;;
   esac
   printf '%s/%s-%s\n' "$cluster_cache" "$part" "$( { echo "$build_version"; cat "${files[@]}"; } | sha256sum | cut -c1-16)"

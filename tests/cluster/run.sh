@@ -59,7 +59,7 @@ mkdir -p "$cluster_cache"
 # Programs of the cluster must not keep it.
 exec 9>"$cluster_cache/run-$CLUSTER_NAME.lock"
 flock -n 9 || die "tests run on the cluster $CLUSTER_NAME already; CLUSTER_NAME chooses another"
-bash "$recipe/build.sh" "${cluster_parts[@]}" helm monitoring
+bash "$recipe/build.sh" "${cluster_parts[@]}" agents helm monitoring
 say "building image and tests"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -72,7 +72,7 @@ trap ended EXIT
 trap 'exit 130' INT TERM
 bash "$cluster" down 9>&-
 bash "$cluster" up 9>&-
-bash "$cluster" image "$work/operator.tar" 9>&-
+bash "$cluster" image "$work/operator.tar" "$(home_of agents)"/*.tar 9>&-
 
 if [ $# -gt 0 ]; then
   tests --test-threads 1 "$@"

@@ -1,12 +1,12 @@
 //! The controllers' runtime against the real API server.
 
 mod apply;
-mod controller;
+pub(crate) mod controller;
 mod election;
 mod external;
 mod field;
-mod jobs;
-mod pools;
+pub(crate) mod jobs;
+pub(crate) mod pools;
 mod prune;
 mod refusals;
 mod settled;

@@ -12,19 +12,19 @@ use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
 /// Longest wait for something that should happen at once.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A controller that ends with the test.
-pub(super) struct Controller {
+pub(crate) struct Controller {
     child: Child,
-    pub(super) url: String,
+    pub(crate) url: String,
     log: PathBuf,
     _home: TempDir,
 }
 
 impl Controller {
     /// Starts one that looks at a namespace alone.
-    pub(super) async fn start(namespace: &str, more: &[&str]) -> Self {
+    pub(crate) async fn start(namespace: &str, more: &[&str]) -> Self {
         Self::start_of_image(namespace, "localhost/rollout-operator:dev", more).await
     }
 
@@ -65,12 +65,12 @@ impl Controller {
     }
 
     /// Starts one, and waits until it is ready.
-    pub(super) async fn ready(namespace: &str, more: &[&str]) -> Self {
+    pub(crate) async fn ready(namespace: &str, more: &[&str]) -> Self {
         Self::start(namespace, more).await.once_ready().await
     }
 
     /// Starts one that renders another image of the operator, and waits until it is ready.
-    pub(super) async fn of_image(namespace: &str, image: &str) -> Self {
+    pub(crate) async fn of_image(namespace: &str, image: &str) -> Self {
         let controller = Self::start_of_image(namespace, image, &[]).await;
         controller.once_ready().await
     }
@@ -84,7 +84,7 @@ impl Controller {
     }
 
     /// A page; none: nobody answers, or not with success.
-    pub(super) async fn get(&self, path: &str) -> Option<String> {
+    pub(crate) async fn get(&self, path: &str) -> Option<String> {
         let request = reqwest::Client::new()
             .get(format!("{}{path}", self.url))
             .timeout(Duration::from_secs(2));
@@ -93,7 +93,7 @@ impl Controller {
     }
 
     /// A figure of `/metrics`, by its name and labels; 0: it is not there.
-    pub(super) async fn figure(&self, name: &str) -> f64 {
+    pub(crate) async fn figure(&self, name: &str) -> f64 {
         let page = self.get("/metrics").await.unwrap_or_default();
         let line = page
             .lines()
@@ -101,24 +101,24 @@ impl Controller {
         line.map_or(0.0, |value| value.parse().unwrap())
     }
 
-    pub(super) async fn leads(&self) -> bool {
+    pub(crate) async fn leads(&self) -> bool {
         self.figure("rollout_operator_leader").await > 0.0
     }
 
-    pub(super) fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id().unwrap()).unwrap();
         kill(Pid::from_raw(pid), signal).unwrap();
     }
 
     /// Waits for its end.
-    pub(super) async fn end(&mut self) -> ExitStatus {
+    pub(crate) async fn end(&mut self) -> ExitStatus {
         tokio::time::timeout(PATIENCE, self.child.wait())
             .await
             .unwrap_or_else(|_| panic!("the controller did not end: {}", read(&self.log)))
             .unwrap()
     }
 
-    pub(super) fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         read(&self.log)
     }
 }
@@ -128,7 +128,7 @@ fn read(file: &Path) -> String {
 }
 
 /// Waits until something holds; says what did not, with the controller's log.
-pub(super) async fn until(
+pub(crate) async fn until(
     what: &str,
     controller: &Controller,
     mut holds: impl AsyncFnMut() -> bool,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::controller::{Controller, until};
 use crate::api::{client, dynamic, namespace, objects};
 
-pub(super) fn pool(namespace: &str, name: &str, spec: &Value) -> Value {
+pub(crate) fn pool(namespace: &str, name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": meta::API_VERSION,
         "kind": meta::POOL_KIND,
@@ -19,7 +19,7 @@ pub(super) fn pool(namespace: &str, name: &str, spec: &Value) -> Value {
     })
 }
 
-pub(super) async fn create(client: &Client, object: &Value) {
+pub(crate) async fn create(client: &Client, object: &Value) {
     let identity = Identity::of(object).unwrap();
     identity
         .api(client)
@@ -35,7 +35,7 @@ async fn merge(api: &Api<DynamicObject>, name: &str, patch: &Value) {
 }
 
 /// `status/reason` of a condition, once it is about the current spec.
-pub(super) async fn condition(api: &Api<DynamicObject>, name: &str, kind: &str) -> String {
+pub(crate) async fn condition(api: &Api<DynamicObject>, name: &str, kind: &str) -> String {
     let pool = api.get(name).await.unwrap();
     let status = &pool.data["status"];
     if status["observedGeneration"] != json!(pool.metadata.generation) {
