@@ -108,14 +108,13 @@ pub async fn resolve(
         url,
         digest: None,
     };
-    let mark = match kept(&directory, &wanted).await {
-        Some(mark) => mark,
-        None => {
-            let fetching = fetch_within(&parsed, &directory, wanted, patience);
-            match stop.run_until_cancelled(fetching).await {
-                Some(mark) => mark?,
-                None => return Ok(config),
-            }
+    let mark = if let Some(mark) = kept(&directory, &wanted).await {
+        mark
+    } else {
+        let fetching = fetch_within(&parsed, &directory, wanted, patience);
+        match stop.run_until_cancelled(fetching).await {
+            Some(mark) => mark?,
+            None => return Ok(config),
         }
     };
     config.tokenizer = mark

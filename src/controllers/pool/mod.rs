@@ -9,6 +9,7 @@ mod external;
 mod observe;
 mod reconciler;
 mod status;
+mod verdict;
 
 pub use external::Surveys;
 pub use reconciler::{Context, OfPool, PoolReconciler};

@@ -7,18 +7,16 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use kube::core::{DeserializeGuard, ObjectMeta};
-use rollout_router::check_engine_urls;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::external::{Access, Surveys, Wanted};
 use super::observe;
 use super::status::{Change, StatusWriter, Target};
+use super::verdict;
 use crate::api::conditions::reasons;
 use crate::api::meta::{self, annotations, labels};
 use crate::api::pool::{SGLangPool, SGLangPoolSpec, SGLangPoolStatus};
-use crate::api::support;
-use crate::api::validate::{self, Violation};
 use crate::controllers::runtime::apply::{Applier, Outcome};
 use crate::controllers::runtime::calls::{Calls, Identity};
 use crate::controllers::runtime::children::Children;
@@ -127,7 +125,7 @@ impl PoolReconciler {
 
     /// Validates and builds.
     fn prepare(&self, pool: &SGLangPool, target: &Target) -> Result<Prepared, Trouble> {
-        refuse(&verdict_on_spec(pool))?;
+        verdict::on_spec(pool)?;
         let owner = Owner {
             kind: meta::POOL_KIND,
             namespace: target.namespace.clone(),
@@ -270,7 +268,7 @@ impl PoolReconciler {
         let place = (namespace.clone(), name.clone());
         let is_there = move || there(&place.0, &place.1).as_deref() == Some(uid.as_str());
         let survey = context.surveys.of(&target.uid, wanted, is_there, move || {
-            queue(&namespace, &name)
+            queue(&namespace, &name);
         });
         Some(survey)
     }
@@ -343,40 +341,6 @@ fn fingerprint<'a>(objects: impl Iterator<Item = &'a Object>) -> String {
         .finalize()
         .iter()
         .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
-}
-
-/// Everything that is wrong with a spec, as the offline checks say it, and what is not built.
-fn verdict_on_spec(pool: &SGLangPool) -> Vec<(&'static str, Violation)> {
-    let invalid = validate::validate(&json(pool))
-        .into_iter()
-        .map(|violation| (reasons::INVALID_SPEC, violation));
-    let unbuilt = support::pool(&pool.spec, support::Context::Cluster)
-        .into_iter()
-        .map(|violation| (reasons::NOT_SUPPORTED, violation));
-    let mut found: Vec<_> = invalid.chain(unbuilt).collect();
-    let urls = pool.spec.external.as_ref().map(|external| &external.urls);
-    if let Some(urls) = urls.filter(|urls| !urls.is_empty() && found.is_empty())
-        && let Err(error) = check_engine_urls(urls)
-    {
-        let violation = Violation::error("spec.external.urls", error.to_string());
-        found.push((reasons::INVALID_SPEC, violation));
-    }
-    found.retain(|(_, violation)| violation.is_error());
-    found
-}
-
-fn refuse(found: &[(&'static str, Violation)]) -> Result<(), Trouble> {
-    let Some((reason, _)) = found.first() else {
-        return Ok(());
-    };
-    let lines: Vec<_> = found
-        .iter()
-        .map(|(_, violation)| violation.to_string())
-        .collect();
-    Err(Trouble {
-        reason,
-        message: lines.join("; "),
-    })
 }
 
 /// Which errors people are told in a condition: those that do not go away by themselves.

@@ -49,7 +49,7 @@ async fn engines_behind_a_service_are_asked_used_and_left_alone() {
     assert_eq!(field.job_status("job").await["output"]["samples"], 4);
     assert_eq!(field.engine_uids("inner").await, theirs);
 
-    field.edit("inner", json!({"spec": {"replicas": 1}})).await;
+    field.edit("inner", &json!({"spec": {"replicas": 1}})).await;
     field
         .until("the list follows the Service", async || {
             field.pool_status("outer").await["display"]["engines"] == "1/1"
@@ -58,7 +58,7 @@ async fn engines_behind_a_service_are_asked_used_and_left_alone() {
     // A pool that is suspended stops its router, and nobody's engines.
     let left = field.engine_uids("inner").await;
     field
-        .edit("outer", json!({"spec": {"suspend": true}}))
+        .edit("outer", &json!({"spec": {"suspend": true}}))
         .await;
     field
         .pool_becomes("outer", "Suspended", "True/Suspended")
@@ -113,7 +113,7 @@ async fn engines_by_url_that_lack_something_are_named_and_jobs_wait_for_better_o
     );
 
     field
-        .edit("outer", json!({"spec": urls(&[&engine, &web])}))
+        .edit("outer", &json!({"spec": urls(&[&engine, &web])}))
         .await;
     field
         .pool_becomes("outer", "Stalled", "True/EngineUnsuitable")
@@ -126,7 +126,9 @@ async fn engines_by_url_that_lack_something_are_named_and_jobs_wait_for_better_o
         .await;
     assert_eq!(field.job_status("job").await["attempt"], 0);
 
-    field.edit("outer", json!({"spec": urls(&[&engine])})).await;
+    field
+        .edit("outer", &json!({"spec": urls(&[&engine])}))
+        .await;
     field
         .pool_becomes("outer", "Ready", "True/AsExpected")
         .await;

@@ -148,7 +148,7 @@ impl Field {
         until(what, &self.controller, holds).await;
     }
 
-    pub(super) async fn edit(&self, pool: &str, patch: Value) {
+    pub(super) async fn edit(&self, pool: &str, patch: &Value) {
         self.pools
             .patch(pool, &PatchParams::default(), &Patch::Merge(patch))
             .await

@@ -88,7 +88,7 @@ async fn an_update_under_load_loses_no_sample() {
     field
         .until("samples come", async || kept().await > Some(0))
         .await;
-    field.edit("pool", other_seed()).await;
+    field.edit("pool", &other_seed()).await;
     let mut fewest = i64::MAX;
     let mut most = 0;
     field
@@ -150,7 +150,7 @@ async fn a_paused_update_waits_and_a_suspended_pool_comes_back() {
     field.pool_becomes("pool", "Ready", "True/AsExpected").await;
     let before = field.engine_uids("pool").await;
     let revision = field.pool_status("pool").await["updateRevision"].clone();
-    field.edit("pool", other_seed()).await;
+    field.edit("pool", &other_seed()).await;
     field
         .until("the new revision is told", async || {
             let status = field.pool_status("pool").await;
@@ -162,7 +162,7 @@ async fn a_paused_update_waits_and_a_suspended_pool_comes_back() {
         .await;
     assert_eq!(field.engine_uids("pool").await, before);
     field
-        .edit("pool", json!({"spec": {"update": {"paused": false}}}))
+        .edit("pool", &json!({"spec": {"update": {"paused": false}}}))
         .await;
     field
         .until("the engine is a new one", async || {
@@ -172,13 +172,15 @@ async fn a_paused_update_waits_and_a_suspended_pool_comes_back() {
         .await;
     field.pool_becomes("pool", "Ready", "True/AsExpected").await;
 
-    field.edit("pool", json!({"spec": {"suspend": true}})).await;
+    field
+        .edit("pool", &json!({"spec": {"suspend": true}}))
+        .await;
     field
         .pool_becomes("pool", "Suspended", "True/Suspended")
         .await;
     assert_eq!(field.engine_uids("pool").await, [""; 0]);
     field
-        .edit("pool", json!({"spec": {"suspend": false}}))
+        .edit("pool", &json!({"spec": {"suspend": false}}))
         .await;
     field.pool_becomes("pool", "Ready", "True/AsExpected").await;
     assert_eq!(field.engine_uids("pool").await.len(), 1);
@@ -214,7 +216,7 @@ async fn another_operator_restarts_no_engine_until_the_spec_changes() {
     let revision = kept.annotations()[annotations::REVISION].clone();
     let generation = kept.metadata.generation;
     // It makes what the user changes: with its own image, in both containers.
-    field.edit("pool", other_seed()).await;
+    field.edit("pool", &other_seed()).await;
     field
         .until("the engine is the new operator's", async || {
             images("pool-engine").await == 2

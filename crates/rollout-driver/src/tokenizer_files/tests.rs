@@ -98,7 +98,7 @@ async fn answer(State(sidecar): State<Arc<Sidecar>>, uri: Uri) -> Response<Body>
 }
 
 impl Serving {
-    fn config(&self, more: Value) -> DriverConfig {
+    fn config(&self, more: &Value) -> DriverConfig {
         let mut config = json!({
             "version": 1,
             "job": {"name": "j", "namespace": "n", "uid": "u", "attempt": 1},
@@ -119,7 +119,7 @@ impl Serving {
         DriverConfig::parse(&config.to_string()).unwrap()
     }
 
-    async fn resolved(&self, more: Value) -> Result<Option<TokenizerSource>, String> {
+    async fn resolved(&self, more: &Value) -> Result<Option<TokenizerSource>, String> {
         let never = CancellationToken::new();
         let resolved = resolve(self.config(more), &never).await;
         resolved
@@ -150,7 +150,7 @@ async fn all_files_come_and_a_later_start_uses_them() {
         ("chat_template.jinja", &[Answer::File("template")]),
     ])
     .await;
-    let (directory, digest) = fetched(serving.resolved(json!({})).await.unwrap());
+    let (directory, digest) = fetched(serving.resolved(&json!({})).await.unwrap());
     assert_eq!(read(&directory, "tokenizer.json").as_deref(), Some("{}"));
     assert_eq!(
         read(&directory, "chat_template.jinja").as_deref(),
@@ -161,7 +161,7 @@ async fn all_files_come_and_a_later_start_uses_them() {
     let asked = serving.asked();
     assert_eq!(asked, FILES.len());
     assert_eq!(
-        fetched(serving.resolved(json!({})).await.unwrap()),
+        fetched(serving.resolved(&json!({})).await.unwrap()),
         (directory, digest.clone())
     );
     assert_eq!(serving.asked(), asked);
@@ -172,7 +172,7 @@ async fn all_files_come_and_a_later_start_uses_them() {
         .lock()
         .insert("tokenizer.json", vec![Answer::File("{\"a\": 1}")]);
     let next = json!({"job": {"name": "j", "namespace": "n", "uid": "u", "attempt": 2}});
-    let (_, other) = fetched(serving.resolved(next).await.unwrap());
+    let (_, other) = fetched(serving.resolved(&next).await.unwrap());
     assert_ne!(other, digest);
 }
 
@@ -191,7 +191,7 @@ async fn what_does_not_work_is_tried_again_from_the_beginning() {
             ),
         ])
         .await;
-        let (directory, _) = fetched(serving.resolved(json!({})).await.unwrap());
+        let (directory, _) = fetched(serving.resolved(&json!({})).await.unwrap());
         assert_eq!(
             read(&directory, "chat_template.jinja").as_deref(),
             Some("template"),
@@ -211,33 +211,36 @@ async fn what_does_not_work_is_tried_again_from_the_beginning() {
 #[tokio::test]
 async fn engines_without_a_tokenizer_tokenize_themselves_unless_a_template_is_wanted() {
     let serving = serve(&[]).await;
-    assert_eq!(serving.resolved(json!({})).await.unwrap(), None);
+    assert_eq!(serving.resolved(&json!({})).await.unwrap(), None);
     let mut spec = json!({
         "rollout": {"batchSize": 1, "samplesPerPrompt": 1},
         "generate": {"singleTurn": {}},
         "dataset": {"inline": [{"prompt": "x"}], "applyChatTemplate": true},
     });
-    let refused = serving.resolved(json!({"spec": spec})).await.unwrap_err();
+    let refused = serving.resolved(&json!({"spec": spec})).await.unwrap_err();
     assert!(
         refused.contains("the engines have none to give"),
         "{refused}"
     );
     // Also where that was found out before.
     spec["dataset"]["applyChatTemplate"] = json!(false);
-    assert_eq!(serving.resolved(json!({"spec": spec})).await.unwrap(), None);
+    assert_eq!(
+        serving.resolved(&json!({"spec": spec})).await.unwrap(),
+        None
+    );
 }
 
 #[tokio::test]
 async fn a_deadline_ends_the_tries_with_the_last_error() {
     let short = json!({"timeouts": {"tokenizer_seconds": 0.5}});
     let serving = serve(&[("tokenizer.json", &[Answer::Damaged("{}")])]).await;
-    let refused = serving.resolved(short.clone()).await.unwrap_err();
+    let refused = serving.resolved(&short).await.unwrap_err();
     assert!(
         refused.contains("within 0.5 s") && refused.contains("is not what its engine says"),
         "{refused}"
     );
     let serving = serve(&[("tokenizer.json", &[Answer::Hangs])]).await;
-    let refused = serving.resolved(short).await.unwrap_err();
+    let refused = serving.resolved(&short).await.unwrap_err();
     assert!(refused.contains("did not send everything"), "{refused}");
     assert_eq!(read(&serving.ledger.path().join("tokenizer"), MARK), None);
 }
@@ -247,7 +250,7 @@ async fn a_stop_waits_for_no_file() {
     let serving = serve(&[("tokenizer.json", &[Answer::Hangs])]).await;
     let stop = CancellationToken::new();
     stop.cancel();
-    let config = resolve(serving.config(json!({})), &stop).await.unwrap();
+    let config = resolve(serving.config(&json!({})), &stop).await.unwrap();
     assert_eq!(
         config.tokenizer,
         Some(TokenizerSource::Engines(serving.url.clone()))

@@ -104,14 +104,14 @@ async fn two() -> (Bed, [Pod; 2]) {
 }
 
 /// Waits until `/status` says this of the first pod.
-async fn first_is(bed: &Bed, pods: &[Pod], field: &str, wanted: Value) {
+async fn first_is(bed: &Bed, pods: &[Pod], field: &str, wanted: &Value) {
     let url = format!("http://{}", pods[0].engine);
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    let deadline = tokio::time::Instant::now() + Duration::from_mins(1);
     loop {
         let status = bed.control().get("/status").await.ok();
         let engines = status["engines"].as_array().unwrap().clone();
         let first = engines.iter().find(|engine| engine["url"] == url.as_str());
-        if first.is_some_and(|first| first[field] == wanted) {
+        if first.is_some_and(|first| first[field] == *wanted) {
             return;
         }
         assert!(tokio::time::Instant::now() < deadline, "{status}");
@@ -136,11 +136,11 @@ async fn turns(bed: &Bed, pods: &[Pod; 2]) -> [u64; 2] {
 #[tokio::test]
 async fn new_work_goes_where_it_need_not_wait() {
     let (bed, pods) = two().await;
-    first_is(&bed, &pods, "weight_version", json!("1")).await;
+    first_is(&bed, &pods, "weight_version", &json!("1")).await;
     assert_eq!(turns(&bed, &pods).await, [3, 3]);
     pods[0].says(json!({"paused": true, "version": "2"}));
-    first_is(&bed, &pods, "paused", json!(true)).await;
-    first_is(&bed, &pods, "weight_version", json!("2")).await;
+    first_is(&bed, &pods, "paused", &json!(true)).await;
+    first_is(&bed, &pods, "weight_version", &json!("2")).await;
     assert_eq!(turns(&bed, &pods).await, [0, 6]);
     // When all are, one of them gets it all the same.
     pods[1].says(json!({"paused": true}));
@@ -148,7 +148,7 @@ async fn new_work_goes_where_it_need_not_wait() {
     let [first, second] = turns(&bed, &pods).await;
     assert_eq!(first + second, 6);
     pods[0].says(json!({"paused": false}));
-    first_is(&bed, &pods, "paused", json!(false)).await;
+    first_is(&bed, &pods, "paused", &json!(false)).await;
     assert!(turns(&bed, &pods).await[0] > 0);
     assert!(pods[0].asked.lock().get("authorization").is_none());
 }
@@ -156,16 +156,16 @@ async fn new_work_goes_where_it_need_not_wait() {
 #[tokio::test]
 async fn an_engine_that_is_about_to_leave_gets_nothing_new_and_is_not_forgotten() {
     let (bed, pods) = two().await;
-    first_is(&bed, &pods, "draining", json!(false)).await;
+    first_is(&bed, &pods, "draining", &json!(false)).await;
     pods[0].says(json!({"draining": true}));
-    first_is(&bed, &pods, "draining", json!(true)).await;
+    first_is(&bed, &pods, "draining", &json!(true)).await;
     assert_eq!(turns(&bed, &pods).await, [0, 6]);
     // DNS has it still, so it is not one that left: its word is remembered over lookups and probes.
-    first_is(&bed, &pods, "draining", json!(true)).await;
+    first_is(&bed, &pods, "draining", &json!(true)).await;
     assert_eq!(turns(&bed, &pods).await, [0, 6]);
     // The pod goes on: its sidecar is a new process.
     pods[0].says(json!({"draining": false}));
-    first_is(&bed, &pods, "draining", json!(false)).await;
+    first_is(&bed, &pods, "draining", &json!(false)).await;
     // It has the fewest sessions now.
     assert_eq!(turns(&bed, &pods).await, [6, 0]);
 }
@@ -174,15 +174,15 @@ async fn an_engine_that_is_about_to_leave_gets_nothing_new_and_is_not_forgotten(
 async fn a_sidecar_that_fails_holds_up_no_engine() {
     let (bed, mut pods) = two().await;
     pods[0].says(json!({"paused": true, "draining": true}));
-    first_is(&bed, &pods, "draining", json!(true)).await;
+    first_is(&bed, &pods, "draining", &json!(true)).await;
     pods[0].says(Value::Null);
-    first_is(&bed, &pods, "draining", json!(false)).await;
-    first_is(&bed, &pods, "paused", json!(false)).await;
+    first_is(&bed, &pods, "draining", &json!(false)).await;
+    first_is(&bed, &pods, "paused", &json!(false)).await;
     assert_eq!(turns(&bed, &pods).await, [3, 3]);
     pods[0].says(json!({"paused": true}));
-    first_is(&bed, &pods, "paused", json!(true)).await;
+    first_is(&bed, &pods, "paused", &json!(true)).await;
     // What is not JSON says as little as nothing.
     pods[0].says(json!("hello"));
-    first_is(&bed, &pods, "paused", json!(false)).await;
+    first_is(&bed, &pods, "paused", &json!(false)).await;
     pods[1].tasks.abort_all();
 }

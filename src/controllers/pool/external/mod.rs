@@ -16,8 +16,8 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use parking_lot::Mutex;
 use rollout_router::{EngineService, EngineUrlError};
+use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
-use tokio_util::task::AbortOnDropHandle;
 
 use probe::{Probe, Watched};
 
@@ -44,7 +44,14 @@ pub struct Surveys {
 struct Running {
     wanted: Wanted,
     known: Arc<Known>,
-    task: AbortOnDropHandle<()>,
+    /// Its task, which ends with the entry.
+    tasks: JoinSet<()>,
+}
+
+impl Running {
+    fn has_ended(&mut self) -> bool {
+        self.tasks.try_join_next().is_some() || self.tasks.is_empty()
+    }
 }
 
 /// Which engines are asked, and how.
@@ -98,7 +105,7 @@ impl Surveys {
     ) -> Survey {
         let mut running = self.running.lock();
         // Pools that are gone.
-        running.retain(|_, one| !one.task.is_finished());
+        running.retain(|_, one| !one.has_ended());
         if let Some(one) = running.get(uid).filter(|one| one.wanted == wanted) {
             return one.known.survey();
         }
@@ -112,10 +119,12 @@ impl Surveys {
             wanted: wanted.clone(),
             known: Arc::clone(&known),
         };
+        let mut tasks = JoinSet::new();
+        tasks.spawn(task.run(is_there, changed));
         let one = Running {
             wanted,
             known,
-            task: AbortOnDropHandle::new(tokio::spawn(task.run(is_there, changed))),
+            tasks,
         };
         running.insert(uid.to_owned(), one);
         survey
@@ -210,7 +219,7 @@ fn tell(url: &str, answer: &Answer) {
         Answer::Silent(why) => tracing::warn!(url, why, "an external engine does not answer"),
         Answer::Locked => tracing::info!(url, "an external engine answers"),
         Answer::Untested(facts, why) => {
-            tracing::info!(url, ?facts, why, "an external engine is not tested")
+            tracing::info!(url, ?facts, why, "an external engine is not tested");
         }
         Answer::Tested(facts, abilities) => {
             tracing::info!(url, ?facts, ?abilities, "an external engine was tested");

@@ -226,7 +226,7 @@ impl At<'_> {
     /// What it says about itself.
     async fn facts(&self, ping: StatusCode) -> Result<Facts, Lack> {
         let (info, ready) = tokio::join!(self.get("/model_info"), self.get("/ready"));
-        let body = self.found("/model_info", info)?;
+        let body = found("/model_info", info)?;
         let info: ModelInfo = serde_json::from_slice(&body)
             .map_err(|_| Lack::Feature("/model_info does not answer as SGLang's".to_owned()))?;
         // `/ready` is `/ping`, and not paused; SGLang before 0.5.17 does not have it.
@@ -239,36 +239,11 @@ impl At<'_> {
         })
     }
 
-    /// The body of an answer that has to be there.
-    fn found(&self, path: &str, reply: Reply) -> Result<Vec<u8>, Lack> {
-        match reply {
-            Err(problem) => Err(Lack::Undecided(problem.words())),
-            Ok((status, body)) if status.is_success() => Ok(body),
-            Ok((StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _)) => Err(Lack::Feature(
-                format!("{path} asks for a key: name it in spec.external.apiKeySecretRef"),
-            )),
-            Ok((status, _)) if status.is_server_error() => Err(Lack::Undecided(format!(
-                "answers {} to {path}",
-                status.as_u16()
-            ))),
-            Ok((status, body)) => Err(Lack::Feature(match status {
-                StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
-                    format!("it has no {path}")
-                }
-                _ => format!(
-                    "{path} answers {}: {}",
-                    status.as_u16(),
-                    shorten(&ErrorBody::parse(&body).message)
-                ),
-            })),
-        }
-    }
-
     /// Finds out what it can do.
     async fn test(&self, facts: &Facts) -> Result<Abilities, Undecided> {
         let mut abilities = Abilities::default();
         let info = self.get("/server_info").await;
-        match self.found("/server_info", info) {
+        match found("/server_info", info) {
             Ok(body) => {
                 let info: Option<ServerInfo> = serde_json::from_slice(&body).ok();
                 let version = info.map(|info| shorten(&info.version));
@@ -279,7 +254,7 @@ impl At<'_> {
         }
         let nobody = json!({"rid": id()});
         let aborted = self.ask(Method::POST, "/abort_request", Some(&nobody), LIMIT);
-        match self.found("/abort_request", aborted.await) {
+        match found("/abort_request", aborted.await) {
             Ok(_) => {}
             Err(Lack::Feature(lack)) => abilities.lacks.push(lack),
             Err(Lack::Undecided(why)) => return Err(Undecided(why)),
@@ -316,6 +291,7 @@ impl At<'_> {
 
     /// A turn of an agent, as the router records it. A model without a chat template takes none: its remark.
     async fn chat(&self, facts: &Facts) -> Result<Result<Option<String>, String>, Undecided> {
+        const PATH: &str = "/v1/chat/completions";
         let rid = id();
         let model = facts.served_name.as_ref().or(facts.model.as_ref());
         let body = json!({
@@ -330,7 +306,6 @@ impl At<'_> {
             "no_stop_trim": false,
             "stream": false,
         });
-        const PATH: &str = "/v1/chat/completions";
         Ok(match self.tokens(PATH, &rid, &body).await? {
             Ok(reply) => ChatReply::parse(&reply, None, None)
                 .map(|_| None)
@@ -364,6 +339,31 @@ impl At<'_> {
                 Err(Undecided(format!("{} (a test request)", problem.words())))
             }
         }
+    }
+}
+
+/// The body of an answer that has to be there.
+fn found(path: &str, reply: Reply) -> Result<Vec<u8>, Lack> {
+    match reply {
+        Err(problem) => Err(Lack::Undecided(problem.words())),
+        Ok((status, body)) if status.is_success() => Ok(body),
+        Ok((StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _)) => Err(Lack::Feature(format!(
+            "{path} asks for a key: name it in spec.external.apiKeySecretRef"
+        ))),
+        Ok((status, _)) if status.is_server_error() => Err(Lack::Undecided(format!(
+            "answers {} to {path}",
+            status.as_u16()
+        ))),
+        Ok((status, body)) => Err(Lack::Feature(match status {
+            StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
+                format!("it has no {path}")
+            }
+            _ => format!(
+                "{path} answers {}: {}",
+                status.as_u16(),
+                shorten(&ErrorBody::parse(&body).message)
+            ),
+        })),
     }
 }
 

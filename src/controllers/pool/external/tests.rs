@@ -307,7 +307,8 @@ async fn a_survey_begins_with_the_first_question_and_ends_with_its_pool() {
     assert!(matches!(ask().engines[0].answer, Answer::Tested(..)));
     there.store(false, Ordering::SeqCst);
     let ended = async {
-        while !surveys.running.lock()["uid"].task.is_finished() {
+        let has_ended = || surveys.running.lock().get_mut("uid").unwrap().has_ended();
+        while !has_ended() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
