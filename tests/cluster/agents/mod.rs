@@ -2,8 +2,11 @@
 //!
 //! What runs in them is `go/agents`, a static program, and a Python function. What an agent found is in the metadata of its sample.
 
+mod audit;
 mod images;
+mod many;
 mod network;
+mod slots;
 
 use std::collections::BTreeMap;
 
