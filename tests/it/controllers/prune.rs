@@ -4,7 +4,7 @@ use rollout_operator::controllers::runtime::calls::Identity;
 use rollout_operator::controllers::runtime::prune::{Standing, Victim, standing};
 use serde_json::{Value, json};
 
-/// A ServiceAccount of a pool.
+/// A service account of a pool.
 fn account(pool: &str, uid: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ServiceAccount",
@@ -16,7 +16,7 @@ fn account(pool: &str, uid: &str) -> Value {
     })
 }
 
-/// A ConfigMap of a job, which has no owner but a label.
+/// Settings of a job, which has no owner but a label.
 fn settings(job: &str, uid: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap",

@@ -46,7 +46,7 @@ fn documents() -> Vec<Document> {
         let entries = std::fs::read_dir(root().join(folder)).expect("a folder");
         let names = entries.map(|entry| entry.expect("an entry").file_name());
         let names = names.map(|name| name.into_string().expect("text"));
-        let pages = names.filter(|name| name.ends_with(".md"));
+        let pages = names.filter(|name| Path::new(name).extension() == Some("md".as_ref()));
         paths.extend(pages.map(|name| format!("{folder}/{name}")));
     }
     paths.iter().map(|path| document(path)).collect()
