@@ -89,9 +89,7 @@ impl Memories {
         now: Timestamp,
     ) -> bool {
         self.with(uid, |known| {
-            known.agents.surplus_since = plan
-                .has_surplus
-                .then(|| known.agents.surplus_since.unwrap_or(now));
+            known.agents.surplus = plan.surplus;
             let before = known.agents.refusal.take();
             known.agents.refusal = match made {
                 Agents::Refused(trouble) => Some(AgentsRefusal {

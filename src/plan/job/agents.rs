@@ -10,7 +10,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::course::elapsed;
-use super::observed::{AgentLife, AgentPod, Holder, Memory};
+use super::observed::{AgentLife, AgentPod, Holder, Memory, Surplus};
 use super::report::Demand;
 use crate::api::job::{Agentic, RolloutJobSpec};
 
@@ -41,8 +41,8 @@ pub struct AgentsPlan {
     pub is_refused: bool,
     /// Pods of which so many may go, if they are idle.
     pub retire: (Vec<Holder>, usize),
-    /// Whether there are more Pods than are needed.
-    pub has_surplus: bool,
+    /// There are more Pods than are needed; to be remembered until the next look.
+    pub surplus: Option<Surplus>,
     /// When a slot that rests is due, or Pods are asked for again.
     pub again: Option<Duration>,
 }
@@ -139,19 +139,24 @@ impl AgentsPlan {
         self.again = Some(self.again.map_or(wait, |again| again.min(wait)));
     }
 
-    /// The latest slots go first.
+    /// As many as were too many all the while; the latest slots go first.
     fn retire(&mut self, mut live: Vec<Holder>, wanted: usize, memory: &Memory, now: Timestamp) {
         let surplus = live.len().saturating_sub(wanted);
         if surplus == 0 {
             return;
         }
-        self.has_surplus = true;
-        let since = memory.surplus_since.unwrap_or(now);
+        let known = memory
+            .surplus
+            .map_or((now, surplus), |known| (known.since, known.fewest));
+        let (since, fewest) = (known.0, known.1.min(surplus));
         let left = KEPT.saturating_sub(elapsed(since, now));
         if left.is_zero() {
+            // What is too many after that has to be so for as long again.
             live.reverse();
-            self.retire = (live, surplus);
+            self.retire = (live, fewest);
+            self.sooner(KEPT);
         } else {
+            self.surplus = Some(Surplus { since, fewest });
             self.sooner(left);
         }
     }

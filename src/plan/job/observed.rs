@@ -31,10 +31,19 @@ pub struct Memory {
     pub told: BTreeSet<Holder>,
     /// Pods that get no session any more: there were more than were needed.
     pub retired: BTreeSet<Holder>,
-    /// Since when there are more than are needed.
-    pub surplus_since: Option<Timestamp>,
+    /// There are more than are needed.
+    pub surplus: Option<Surplus>,
     /// The API server refused the last Pods; none: it took them.
     pub refusal: Option<AgentsRefusal>,
+}
+
+/// More agents' Pods than are needed, at every look for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Surplus {
+    /// Since when.
+    pub since: Timestamp,
+    /// By how many at least: sessions end and begin all the time, and the demand of one moment is not what is needed.
+    pub fewest: usize,
 }
 
 /// The API server refuses agents' Pods: a quota, mostly.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rollout_operator::plan::job::{AgentLife, AgentsRefusal, Demand, Plan, Report};
+use rollout_operator::plan::job::{AgentLife, AgentsRefusal, Demand, Plan, Report, Surplus};
 use serde_json::json;
 
 use super::job::agentic;
@@ -173,9 +173,10 @@ fn pods_that_nobody_needs_any_more_may_go_after_a_while_if_they_are_idle() {
         .map(|slot| agent(slot, 1, AgentLife::Running))
         .collect();
     let first = scene.plan();
-    assert!(first.agents.has_surplus && first.agents.retire.0.is_empty());
+    assert_eq!(first.agents.surplus, Some(too_many(2)));
+    assert!(first.agents.retire.0.is_empty());
     assert_eq!(first.again, Some(Duration::from_secs(20)));
-    scene.observed.memory.surplus_since = Some(at(0));
+    scene.observed.memory.surplus = Some(too_many(2));
     scene.now = 20;
     // Who is busy is the router's to say.
     let asks = scene.plan();
@@ -187,5 +188,30 @@ fn pods_that_nobody_needs_any_more_may_go_after_a_while_if_they_are_idle() {
     assert_eq!(goes.agents.retire, (vec![(1, 1), (0, 1)], 1));
     // Warm Pods stay.
     scene.observed.agents.truncate(1);
-    assert!(!scene.plan().agents.has_surplus);
+    assert_eq!(scene.plan().agents.surplus, None);
+}
+
+fn too_many(fewest: usize) -> Surplus {
+    Surplus {
+        since: at(0),
+        fewest,
+    }
+}
+
+#[test]
+fn pods_that_are_needed_at_one_moment_of_a_while_stay() {
+    let mut scene = scene(0, 1);
+    scene.observed.agents = (0..3)
+        .map(|slot| agent(slot, 1, AgentLife::Running))
+        .collect();
+    // Too many by two; by one at the next look; by two again when the while is over.
+    scene.observed.memory.surplus = Some(too_many(1));
+    scene.now = 10;
+    assert_eq!(scene.plan().agents.surplus, Some(too_many(1)));
+    scene.now = 20;
+    let plan = scene.plan();
+    assert_eq!(plan.agents.retire.1, 1);
+    // The next one has to be too many for as long again.
+    assert_eq!(plan.agents.surplus, None);
+    assert_eq!(plan.again, Some(Duration::from_secs(20)));
 }
