@@ -7,6 +7,8 @@ mod api;
 #[cfg(test)]
 mod definitions;
 #[cfg(test)]
+mod faults;
+#[cfg(test)]
 #[path = "../support/manifests.rs"]
 mod manifests;
 #[cfg(test)]

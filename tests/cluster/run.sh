@@ -80,5 +80,7 @@ else
   # These install the operator for the whole cluster: they go first, one at a time, and leave it as it was.
   tests --test-threads 1 packaging::
   # The others wait for the cluster more than they compute.
-  tests --test-threads 8 --skip packaging::
+  tests --test-threads 8 --skip packaging:: --skip faults::
+  # These kill the API server.
+  tests --test-threads 1 faults::
 fi

@@ -86,10 +86,10 @@ async fn run(place: &Place, job: &str, spec: &Value) -> (Vec<audit::Write>, Vec<
     let script = format!("/bin/busybox ls {DATA}/{marks} | /bin/busybox wc -l");
     let command = ["/bin/busybox", "sh", "-c", &script];
     let counts = format!("count-{job}");
-    let begun = place
+    let marked = place
         .run(&counts, "localhost/tiny:1", &command, 65532)
         .await;
-    assert_eq!(begun.trim(), count.to_string(), "sessions that were begun");
+    assert_eq!(marked.trim(), count.to_string(), "sessions that were begun");
 
     place.nothing_left(job).await;
     assert_eq!(place.of::<Pod>(job).await, [format!("{job}-driver-1")]);

@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use parking_lot::Mutex;
 use rollout_operator::api::meta::labels;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::selector;
@@ -35,13 +35,7 @@ enum Life {
 /// A watch that goes on until it is dropped.
 pub(super) struct Watched {
     seen: Arc<Mutex<Vec<Seen>>>,
-    task: JoinHandle<()>,
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    _task: JoinSet<()>,
 }
 
 impl Watched {
@@ -50,7 +44,8 @@ impl Watched {
         let config = watcher::Config::default().labels(&selector(job));
         let mut events = Box::pin(watcher(place.all::<Pod>(), config));
         let book = Arc::clone(&seen);
-        let task = tokio::spawn(async move {
+        let mut task = JoinSet::new();
+        task.spawn(async move {
             while let Some(event) = events.next().await {
                 let (pod, gone) = match event {
                     Ok(Event::Apply(pod) | Event::InitApply(pod)) => (pod, false),
@@ -60,7 +55,7 @@ impl Watched {
                 book.lock().push(Seen::of(&pod, gone));
             }
         });
-        Self { seen, task }
+        Self { seen, _task: task }
     }
 
     pub(super) fn seen(&self) -> Vec<Seen> {
@@ -174,12 +169,12 @@ impl Slots {
             if *life != Life::Ended {
                 *life = event.life;
             }
-            let live = lives.values().filter(|life| **life != Life::Ended).count();
+            let filled = lives.values().filter(|life| **life != Life::Ended).count();
             let running = lives
                 .values()
                 .filter(|life| **life == Life::Running)
                 .count();
-            counts.push((event.at, live, running));
+            counts.push((event.at, filled, running));
         }
         self.most = counts.iter().map(|(_, live, _)| *live).max().unwrap_or(0);
         let full = counts.iter().position(|(_, live, _)| *live == self.most);

@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
 /// Longest wait for something that should happen at once.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A controller that ends with the test.
 pub(crate) struct Controller {
