@@ -147,7 +147,7 @@ async fn two_hundred_sessions_in_eight_pods_that_are_used_again() {
     place.end().await;
 }
 
-/// Waits until as many sessions run as may, then ends as the prompt says.
+/// Waits until as many sessions run as may, then ends as the prompt says: were they never so many, each would fail.
 const FUNCTION: &str = r#"
 import asyncio, os
 from miles.utils.http_utils import post
@@ -158,7 +158,6 @@ async def run(base_url, prompt):
     global running, full
     full = full or asyncio.Event()
     running += 1
-    at_once = running
     try:
         mark = os.path.join(os.environ["STARTS"], base_url.rsplit("/", 1)[-1])
         os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
@@ -169,7 +168,6 @@ async def run(base_url, prompt):
         code = int(prompt[-1]["content"].split()[-1])
         if code:
             raise RuntimeError(f"ended with {code}")
-        return {"at_once": at_once}
     finally:
         running -= 1
 "#;
@@ -190,7 +188,7 @@ async fn two_hundred_sessions_in_one_process_thirty_two_at_once() {
     }});
     agentic["sessionsPerPod"] = json!(0);
     agentic["concurrentSessionsPerPod"] = json!(32);
-    let (writes, metadata) = run(&place, "shared", &spec(&agentic, GROUPS, 32)).await;
+    let (writes, _) = run(&place, "shared", &spec(&agentic, GROUPS, 32)).await;
     let made = audit::agents_made(&writes);
     assert_eq!(made.len(), 1, "{made:?}");
     assert!(
@@ -198,10 +196,5 @@ async fn two_hundred_sessions_in_one_process_thirty_two_at_once() {
         "{:?}",
         audit::by_kind(&writes)
     );
-    let most = metadata
-        .iter()
-        .filter_map(|one| one["at_once"].as_i64())
-        .max();
-    assert_eq!(most, Some(32));
     place.end().await;
 }
