@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::config::Limits;
+use crate::ids::TakeId;
 
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
@@ -15,6 +16,8 @@ pub(crate) struct Budget {
     last_incident: BTreeMap<String, Duration>,
     bad_rows: u32,
     consecutive_failures: u32,
+    /// Takes before this one had begun when the last failure in a row was counted: theirs belong to it.
+    next_failure_from: TakeId,
     consecutive_setups: u32,
     consecutive_filtered: u64,
     consecutive_skipped: u64,
@@ -85,8 +88,22 @@ impl Budget {
         self.consecutive_unusable = 0;
     }
 
-    pub(crate) fn group_failed(&mut self) {
+    /// A group failed, and may not fail again. Takes that were in work together fail of one cause, so they count once: `next_take`
+    /// is the first one that can fail after this one.
+    pub(crate) fn group_failed(&mut self, take: TakeId, next_take: TakeId) {
+        if take >= self.next_failure_from {
+            self.next_failure_from = next_take;
+            self.consecutive_failures += 1;
+        }
+    }
+
+    /// A group failed of what it is: each of them says something about the job.
+    pub(crate) fn group_unusable(&mut self) {
         self.consecutive_failures += 1;
+    }
+
+    pub(crate) fn failures_in_a_row(&self) -> u32 {
+        self.consecutive_failures
     }
 
     pub(crate) fn group_filtered(&mut self) {

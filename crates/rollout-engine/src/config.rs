@@ -47,7 +47,8 @@ pub struct Limits {
     pub infra_incidents: u32,
     /// Bad rows of the data set before the job ends.
     pub bad_rows: u32,
-    /// Group failures in a row, or samples in a row that could not be started, before the job ends.
+    /// Group failures in a row, or samples in a row that could not be started, or times in a row that nothing that was started found an
+    /// engine, before the job ends. What was under way together and may fail of one cause counts once.
     pub consecutive_group_failures: u32,
     /// Samples in a row whose agent cannot be started for its own fault, before the job ends.
     pub unusable_agents: u32,
@@ -57,7 +58,7 @@ pub struct Limits {
     pub consecutive_filtered: u64,
     /// Pause before a first refill; doubles with every further one.
     pub refill_backoff: Duration,
-    /// The longest such pause.
+    /// The longest such pause, and the longest one before anything is started again while no engine serves.
     pub refill_backoff_limit: Duration,
 }
 

@@ -38,6 +38,12 @@ pub enum SampleEnd {
         /// Stable name of the cause; failures of one cause at one time are one incident.
         cause: String,
     },
+    /// No engine took the request: none could be reached, or all were full. Nothing was generated, and the sample is not at fault: it is
+    /// run again and costs nothing. What bounds it is how often in a row nothing at all is served.
+    Unserved {
+        /// Stable name of the cause.
+        cause: String,
+    },
     /// It shared a process with others, and the process died: one of them did it, nobody knows which. It is run again and costs nothing;
     /// after some of these it runs alone, where its end is its own.
     SharedDeath {

@@ -27,6 +27,8 @@ pub(crate) struct Slot {
     /// Shared processes that died with it.
     pub(crate) shared_deaths: u32,
     pub(crate) started: Duration,
+    /// The number of its last execution among all of the job.
+    pub(crate) execution: u64,
     /// The slot has samples worth keeping: finished ones, or a part.
     pub(crate) has_samples: bool,
 }

@@ -31,6 +31,7 @@ mod event;
 pub mod filter;
 mod group;
 mod ids;
+mod outage;
 mod queue;
 mod schedule;
 mod tally;

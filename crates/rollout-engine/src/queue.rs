@@ -37,6 +37,10 @@ impl SampleQueue {
         self.paused.peek().map(|Reverse((due, _))| *due)
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ready.is_empty() && self.paused.is_empty()
+    }
+
     pub(crate) fn clear(&mut self) {
         self.ready.clear();
         self.paused.clear();

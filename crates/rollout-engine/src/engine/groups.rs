@@ -1,5 +1,7 @@
 //! Takes: from the queues and the data set, and how they end.
 
+use std::time::Duration;
+
 use super::{Engine, Mode};
 use crate::book::{QueueName, Queued, Record, Requeue, Source};
 use crate::budget::Spent;
@@ -86,7 +88,8 @@ impl Engine {
                 attempt: 0,
                 refills: 0,
                 shared_deaths: 0,
-                started: std::time::Duration::ZERO,
+                started: Duration::ZERO,
+                execution: 0,
                 has_samples: start != SlotStart::Generate,
             });
             match state {
@@ -224,7 +227,11 @@ impl Engine {
             return;
         };
         let (index, tries) = (group.index, group.tries + 1);
-        self.budget.group_failed();
+        if retry {
+            self.budget.group_failed(take, self.book.next_take);
+        } else {
+            self.budget.group_unusable();
+        }
         if !retry || tries >= self.config.limits.group_tries {
             self.end(take, TakeEnd::Failed(reason.to_owned()), None, false);
             return;
@@ -337,13 +344,16 @@ impl Engine {
         });
     }
 
-    pub(super) fn budget_to_close(&self) -> Option<(Reason, String)> {
-        Some(
-            match self.budget.spent(&self.config.limits, self.config.rows)? {
-                Spent::Failures(message) => (Reason::ErrorBudgetExceeded, message),
-                Spent::Filtered(message) => (Reason::DatasetExhausted, message),
-            },
-        )
+    pub(super) fn budget_to_close(&self, now: Duration) -> Option<(Reason, String)> {
+        let limits = &self.config.limits;
+        match self.budget.spent(limits, self.config.rows) {
+            Some(Spent::Failures(message)) => Some((Reason::ErrorBudgetExceeded, message)),
+            Some(Spent::Filtered(message)) => Some((Reason::DatasetExhausted, message)),
+            None => {
+                let message = self.outage.spent(limits, now)?;
+                Some((Reason::ErrorBudgetExceeded, message))
+            }
+        }
     }
 }
 

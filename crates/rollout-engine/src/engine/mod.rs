@@ -14,6 +14,7 @@ use crate::config::EngineConfig;
 use crate::event::{Event, StopCause};
 use crate::group::{Group, Phase, SlotState};
 use crate::ids::{SampleKey, Step, TakeId};
+use crate::outage::Outage;
 use crate::queue::SampleQueue;
 use crate::teardown::{Ladder, Reach};
 
@@ -68,6 +69,9 @@ pub struct Engine {
     /// Executions that were started and have not ended, those of ended takes included.
     running: BTreeSet<SampleKey>,
     budget: Budget,
+    outage: Outage,
+    /// Executions that were started so far.
+    executions: u64,
     stop: Option<StopCause>,
     infra_failures: u64,
     discarded_tokens: u64,
@@ -90,6 +94,8 @@ impl Engine {
             queue: SampleQueue::default(),
             running: BTreeSet::new(),
             budget: Budget::default(),
+            outage: Outage::default(),
+            executions: 0,
             stop: None,
             infra_failures: 0,
             discarded_tokens: 0,
@@ -128,7 +134,9 @@ impl Engine {
     /// When [`Event::Tick`] is due, in the time of `now`.
     pub fn next_wakeup(&self) -> Option<Duration> {
         match &self.mode {
-            Mode::Sampling => self.queue.next_due(),
+            // What ends an execution is an event of its own.
+            Mode::Sampling if self.is_full() || self.queue.is_empty() => None,
+            Mode::Sampling => self.outage.closed_until().or(self.queue.next_due()),
             Mode::Closing { ladder, .. } => ladder.deadline(),
             Mode::Idle | Mode::Writing { .. } | Mode::Done => None,
         }
@@ -153,7 +161,7 @@ impl Engine {
     /// An event of a take that has ended, or an answer that was not asked for, changes nothing.
     pub fn handle(&mut self, event: Event, now: Duration) -> Vec<Command> {
         match event {
-            Event::Start => self.start(),
+            Event::Start => self.start(now),
             Event::Tick => {}
             Event::PromptReady { take, slots } => self.prompt_ready(take, &slots),
             Event::PromptRefused { take } => self.prompt_refused(take),
@@ -175,7 +183,7 @@ impl Engine {
         std::mem::take(&mut self.out)
     }
 
-    fn start(&mut self) {
+    fn start(&mut self, now: Duration) {
         if !matches!(self.mode, Mode::Idle) {
             return;
         }
@@ -190,7 +198,7 @@ impl Engine {
         }
         self.recycle_open_takes();
         self.mode = Mode::Sampling;
-        if self.reason_to_close().is_none() {
+        if self.reason_to_close(now).is_none() {
             self.out.push(Command::Reopen {
                 step: self.book.step,
             });
@@ -204,12 +212,12 @@ impl Engine {
     /// Everything that follows from the state alone.
     fn advance(&mut self, now: Duration) {
         if matches!(self.mode, Mode::Sampling) {
-            if let Some((why, message)) = self.reason_to_close() {
+            if let Some((why, message)) = self.reason_to_close(now) {
                 self.close(why, message);
             } else {
                 self.take_groups();
                 self.start_samples(now);
-                if let Some((why, message)) = self.reason_to_close() {
+                if let Some((why, message)) = self.reason_to_close(now) {
                     self.close(why, message);
                 }
             }
@@ -217,19 +225,26 @@ impl Engine {
         self.climb(now);
     }
 
-    fn reason_to_close(&self) -> Option<(Reason, String)> {
+    fn reason_to_close(&self, now: Duration) -> Option<(Reason, String)> {
         if self.book.kept() >= u64::from(self.config.target) {
             let message = format!("{} groups kept", self.book.kept());
             return Some((Reason::TargetReached, message));
         }
         match self.stop {
             Some(cause) => Some(stopped_by(cause)),
-            None => self.budget_to_close(),
+            None => self.budget_to_close(now),
         }
     }
 
+    fn is_full(&self) -> bool {
+        self.running.len() >= self.config.max_in_flight as usize
+    }
+
     fn start_samples(&mut self, now: Duration) {
-        while self.running.len() < self.config.max_in_flight as usize {
+        if !self.outage.admits(now) {
+            return;
+        }
+        while !self.is_full() {
             let Some(key) = self.queue.pop(now) else {
                 return;
             };
@@ -244,6 +259,8 @@ impl Engine {
             };
             slot.state = SlotState::Running;
             slot.started = now;
+            slot.execution = self.executions;
+            self.executions += 1;
             let company = if slot.shared_deaths < self.config.limits.shared_deaths {
                 Company::Any
             } else {

@@ -33,6 +33,9 @@ impl Engine {
         match end {
             SampleEnd::Finished { scorable, tokens } => {
                 self.budget.sample_finished();
+                if tokens > 0 {
+                    self.outage.served();
+                }
                 group.tokens += tokens;
                 slot.has_samples = true;
                 let wants_score = scorable && self.config.scoring != Scoring::None;
@@ -56,6 +59,7 @@ impl Engine {
                 self.group_moved(key.take);
             }
             SampleEnd::Infra { .. }
+            | SampleEnd::Unserved { .. }
             | SampleEnd::SharedDeath { .. }
             | SampleEnd::Setup { .. }
             | SampleEnd::Unusable { .. }
@@ -76,6 +80,7 @@ impl Engine {
             SampleEnd::Infra { cause } | SampleEnd::SharedDeath { cause } => {
                 self.refill(key, &cause, now);
             }
+            SampleEnd::Unserved { .. } => self.wait_for_engines(key, now),
             SampleEnd::Setup { cause } => {
                 self.budget.setup_failed();
                 self.refill(key, &cause, now);
@@ -101,15 +106,54 @@ impl Engine {
         self.budget.infra_failed(cause, slot.started, now);
         if slot.refills >= self.config.limits.sample_refills {
             let reason = format!("infra: {cause}");
+            let rounds = self.budget.failures_in_a_row();
             self.fail_group(key.take, &reason, true);
+            if self.budget.failures_in_a_row() > rounds {
+                self.outage
+                    .round(self.executions, &self.config.limits, now);
+            }
             return;
         }
         slot.refills += 1;
         self.run_again(key, now);
     }
 
+    /// Runs one sample again as soon as engines may be back.
+    fn wait_for_engines(&mut self, key: SampleKey, now: Duration) {
+        self.infra_failures += 1;
+        let Some(slot) = self
+            .groups
+            .get(&key.take)
+            .and_then(|group| group.slots.get(key.slot as usize))
+        else {
+            return;
+        };
+        let limits = &self.config.limits;
+        self.outage
+            .unserved(slot.execution, self.executions, limits, now);
+        let soon = now + limits.refill_backoff;
+        let due = self
+            .outage
+            .closed_until()
+            .map_or(soon, |until| until.max(soon));
+        self.run_again_at(key, due);
+    }
+
     /// Queues the next execution of a sample, after a pause.
     fn run_again(&mut self, key: SampleKey, now: Duration) {
+        let Some(slot) = self
+            .groups
+            .get(&key.take)
+            .and_then(|group| group.slots.get(key.slot as usize))
+        else {
+            return;
+        };
+        let before = (slot.refills + slot.shared_deaths).saturating_sub(1);
+        let pause = backoff(&self.config.limits, before);
+        self.run_again_at(key, now + pause);
+    }
+
+    fn run_again_at(&mut self, key: SampleKey, due: Duration) {
         let Some(slot) = self
             .groups
             .get_mut(&key.take)
@@ -123,12 +167,11 @@ impl Engine {
             attempt: slot.attempt,
             ..key
         };
-        let pause = backoff(&self.config.limits, key.attempt);
-        self.queue.push_at(next, now + pause);
+        self.queue.push_at(next, due);
     }
 }
 
-/// The pause before refill number `refill`.
+/// The pause before refill number `refill`, from 0.
 fn backoff(limits: &Limits, refill: u32) -> Duration {
     limits
         .refill_backoff

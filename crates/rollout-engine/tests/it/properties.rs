@@ -126,6 +126,11 @@ fn sample_end(dice: &mut Dice, weather: &Weather, tearing_down: bool) -> SampleE
             tokens: dice.roll(20),
         };
     }
+    if dice.percent(weather.infra / 2) {
+        return SampleEnd::Unserved {
+            cause: "unavailable".into(),
+        };
+    }
     if dice.percent(weather.infra) {
         return SampleEnd::Infra {
             cause: "engine_gone".into(),

@@ -2,5 +2,6 @@
 
 mod continuing;
 mod failures;
+mod outages;
 mod rewards;
 mod sampling;
