@@ -79,8 +79,10 @@ if [ $# -gt 0 ]; then
 else
   # These install the operator for the whole cluster: they go first, one at a time, and leave it as it was.
   tests --test-threads 1 packaging::
-  # The others wait for the cluster more than they compute.
-  tests --test-threads 8 --skip packaging:: --skip faults::
+  # These wait for the cluster more than they compute.
+  tests --test-threads 4 --skip packaging:: --skip agents:: --skip faults::
+  # These start hundreds of sessions.
+  tests --test-threads 1 agents::
   # These kill the API server.
   tests --test-threads 1 faults::
 fi
