@@ -38,6 +38,16 @@ const ROUTERS_OWN: [&str; 1] = ["no_stop_trim"];
 /// Entries of the session's metadata that stay out of the samples: the ids are the samples' own.
 const LEFT_OUT: [&str; 1] = ["accumulated_token_ids"];
 
+/// What a sample's metadata says about how its session ended: an agent's own words under these names are left out.
+const OUR_OWN: [&str; 6] = [
+    "agent_outcome",
+    "agent_exit_code",
+    "agent_signal",
+    "agent_error",
+    "agent_log_tail",
+    "empty_reason",
+];
+
 /// The generate function.
 pub struct AgenticFn {
     /// The router.
@@ -273,9 +283,10 @@ fn assemble(base: &Sample, collected: Collected, outcome: Option<&Outcome>) -> V
         session_metadata,
         empty_reason,
     } = collected;
-    let agent = outcome
+    let mut agent = outcome
         .and_then(|outcome| outcome.metadata.clone())
         .unwrap_or_default();
+    agent.retain(|key, _| !OUR_OWN.contains(&key.as_str()));
     let several = samples.len() > 1;
     let place = |mut sample: Sample| {
         sample.group_index = base.group_index;
@@ -367,6 +378,30 @@ mod tests {
             panic!("no failure of the machinery: {:?}", generated.end);
         };
         Some((cause, generated.problem.unwrap_or_default()))
+    }
+
+    #[test]
+    fn what_an_agent_says_about_its_own_end_does_not_count() {
+        let forged = json!({"metadata": {
+            "agent_outcome": "forged", "agent_exit_code": 0, "agent_signal": "KILL", "agent_error": "forged",
+            "agent_log_tail": "forged", "empty_reason": "forged", "exit_status": "answered",
+        }});
+        let base = Sample::default();
+        for (kind, expected) in [
+            ("completed", json!({"exit_status": "answered"})),
+            (
+                "deadline",
+                json!({"exit_status": "answered", "agent_outcome": "deadline"}),
+            ),
+        ] {
+            let collected = Collected {
+                samples: vec![Sample::default()],
+                session_metadata: Map::new(),
+                empty_reason: None,
+            };
+            let samples = assemble(&base, collected, Some(&outcome(kind, &forged)));
+            assert_eq!(json!(samples[0].metadata), expected, "{kind}");
+        }
     }
 
     #[test]
