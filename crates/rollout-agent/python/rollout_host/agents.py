@@ -168,7 +168,10 @@ class AgentHost:
         if hook.cancelled():
             return "failed", "abort(args) cancelled itself"
         error = hook.exception()
-        return ("succeeded", None) if error is None else ("failed", errors.traceback_of(error))
+        if error is not None:
+            return "failed", errors.traceback_of(error)
+        problem = calls.unrun(hook.result())
+        return ("succeeded", None) if problem is None else ("failed", f"abort(args) returned {problem}")
 
     def _args(self, given):
         """The job's parameters, with what is known of this rollout; what the driver says wins."""
@@ -190,7 +193,8 @@ class AgentHost:
 def _returned(result):
     if result is None or isinstance(result, dict):
         return {"exit_code": 0, "result": result}
-    return {"exit_code": 1, "error": f"the agent returned a {type(result).__name__}; it may return a dict or None"}
+    problem = calls.unrun(result) or f"a {type(result).__name__}; it may return a dict or None"
+    return {"exit_code": 1, "error": f"the agent returned {problem}"}
 
 
 def _exited(error):

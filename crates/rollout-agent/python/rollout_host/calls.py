@@ -79,6 +79,17 @@ async def call(function, *positional, **keywords):
     return await result if inspect.isawaitable(result) else result
 
 
+def unrun(result):
+    """What is wrong with a result that is code which has not run yet; `None` for every other result."""
+    kind = type(result).__name__
+    if inspect.iscoroutine(result):
+        result.close()  # or Python complains that nobody awaited it
+        return f"a {kind}, whose body has not run: await it"
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        return f"a {kind}, whose body has not run: a function with yield runs only when it is iterated; remove the yield"
+    return None
+
+
 async def _call_in_thread(function):
     loop = asyncio.get_running_loop()
     ended = loop.create_future()

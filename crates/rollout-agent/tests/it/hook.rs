@@ -103,6 +103,26 @@ async fn a_hook_that_raises_is_reported_and_ends_the_sessions_all_the_same() {
     }
 }
 
+/// Calling a generator function runs nothing of it.
+#[tokio::test]
+async fn a_hook_whose_body_did_not_run_is_no_success() {
+    for (path, what) in [
+        ("generator_hook_agent.run_async", "async_generator"),
+        ("generator_hook_agent.run_sync", "generator"),
+        ("generator_hook_agent.run_forgotten", "coroutine"),
+    ] {
+        let router = FakeRouter::start().await;
+        let (_pod, results) = aborted(&router, path, &abort("a1", 10.0)).await;
+        for result in &results {
+            assert_eq!(result["outcome"], "aborted", "{result:#}");
+            assert_eq!(result["hook"]["result"], "failed", "{result:#}");
+            let said = result["hook"]["error"].as_str().unwrap();
+            let expected = format!("abort(args) returned a {what}, whose body has not run");
+            assert!(said.starts_with(&expected), "{said}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_hook_that_hangs_is_given_up() {
     let router = FakeRouter::start().await;
