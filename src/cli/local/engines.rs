@@ -1,13 +1,14 @@
 //! The engines of a local run: simulated ones as child processes, or URLs of engines that run already.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use rollout_driver::{
+    config::{JobSpec, dataset_config},
+    dataset::{Cursor, Dataset as Rows, DatasetConfig},
+};
 use rollout_router::check_engine_urls;
 use serde_json::{Value, json};
+use sglang_simulator::replies::Conversation;
 
 use super::{inputs::Inputs, progress::say, service::Spec};
 use crate::api::{
@@ -71,25 +72,44 @@ pub(super) fn know_the_data_set(pool: &SGLangPoolSpec) -> bool {
     }
 }
 
-/// The rows that simulated engines can know the answers of, if there are any: bad ones are the driver's to name, by file, line and column.
-pub(super) fn known_rows(spec: &Dataset, file: &Path) -> anyhow::Result<Option<Vec<u8>>> {
-    let Some(label_key) = &spec.label_key else {
-        return Ok(None);
+/// The rows that simulated engines can know the answers of, if there are any, as the driver's own reader sees them: what it refuses, rows or
+/// a whole file, is its to name, by file, line and column. A prompt in which no user speaks has no answer to know.
+pub(super) fn known_rows(spec: &Value, dataset: &Dataset, file: &Path) -> Option<Vec<u8>> {
+    let label_key = dataset.label_key.as_ref()?;
+    let job = JobSpec::read(spec.clone()).ok()?;
+    let config = DatasetConfig {
+        slice: None,
+        shuffle_seed: None,
+        ..dataset_config(&job, Some(file)).ok()?
     };
-    let text = fs::read(file).with_context(|| file.display().to_string())?;
-    let is_known = |line: &&[u8]| {
-        let row: Option<Value> = serde_json::from_slice(line).ok();
-        row.is_some_and(|row| {
-            let prompt = &row[spec.prompt_key()];
-            let has_prompt = prompt.is_string()
-                || prompt
-                    .as_array()
-                    .is_some_and(|messages| !messages.is_empty());
-            has_prompt && !row[label_key].is_null()
-        })
+    let rows = Rows::open(&config).ok()?;
+    let mut cursor = Cursor::default();
+    let mut known = Vec::new();
+    for _ in 0..rows.rows() {
+        let Ok(row) = rows.next_group(&mut cursor) else {
+            continue;
+        };
+        if row.label.is_null() || !asks(&row.prompt) {
+            continue;
+        }
+        let row = json!({dataset.prompt_key(): row.prompt, label_key.as_str(): row.label});
+        known.extend(row.to_string().into_bytes());
+        known.push(b'\n');
+    }
+    (!known.is_empty()).then_some(known)
+}
+
+/// Whether there is something in a prompt that the oracle could know it by.
+fn asks(prompt: &Value) -> bool {
+    let text = match prompt {
+        Value::Array(messages) => {
+            let said = Conversation::of_messages(messages).turns;
+            let last = said.into_iter().rev().find(|turn| turn.role == "user");
+            last.map(|turn| turn.text).unwrap_or_default()
+        }
+        text => text.as_str().unwrap_or_default().to_owned(),
     };
-    let rows: Vec<&[u8]> = text.split(|byte| *byte == b'\n').filter(is_known).collect();
-    Ok((!rows.is_empty()).then(|| rows.join(&b'\n')))
+    !text.trim().is_empty()
 }
 
 /// The configuration of one simulated engine (`rollout-operator simulate-engine --config`).

@@ -86,7 +86,7 @@ pub(super) async fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
         Content::Bytes(bytes) => work.write("dataset.jsonl", bytes)?,
     };
     let known = if engine_urls.is_empty() && engines::know_the_data_set(&inputs.pool) {
-        let rows = engines::known_rows(&inputs.spec.dataset, &dataset)?;
+        let rows = engines::known_rows(&spec_value, &inputs.spec.dataset, &dataset);
         rows.map(|rows| work.write("known.jsonl", &rows))
             .transpose()?
     } else {

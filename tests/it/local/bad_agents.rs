@@ -118,3 +118,47 @@ async fn a_bad_row_is_named_by_line_and_column() {
     assert_eq!(ended.code, Some(1), "{}", ended.talk);
     assert!(ended.talk.contains("dataset.jsonl:2:"), "{}", ended.talk);
 }
+
+/// What the simulated engines' oracle cannot know is no reason to stop: a bad row is the driver's to name, and its budget's to forgive.
+#[tokio::test]
+async fn bad_rows_within_the_budget_and_prompts_without_a_user_are_no_obstacle() {
+    let (home, ended) = run_with(|text| {
+        let rows = "  train.jsonl: |\n";
+        assert!(text.contains(rows));
+        let more = [
+            r#"{"prompt": [{"role": "user"}], "label": "1"}"#,
+            r#"{"prompt": [{"role": "user", "content": 5}], "label": "1"}"#,
+            r#"{"prompt": [{"role": "user", "content": "What?"}], "label": "1", "metadata": 3}"#,
+            r#"{"prompt": [{"role": "system", "content": "hello"}], "label": "1"}"#,
+            r#"{"prompt": [{"role": "user", "content": " "}], "label": "1"}"#,
+        ]
+        .map(|row| format!("    {row}\n"));
+        text.replace(rows, &(rows.to_owned() + &more.concat()))
+            .replace("    filter: {type: NonzeroRewardStd}\n", "")
+            .replace(
+                "    samplesPerPrompt: 4\n",
+                "    samplesPerPrompt: 4\n    errorBudget: {badRows: 5}\n",
+            )
+    })
+    .await;
+    assert_eq!(ended.code, Some(0), "{}", ended.talk);
+    let log = std::fs::read_to_string(home.path().join("out/.rollout/logs/driver.log")).unwrap();
+    for line in ["dataset.jsonl:1:", "dataset.jsonl:2:", "dataset.jsonl:3:"] {
+        assert!(log.contains(line), "{line}: {log}");
+    }
+}
+
+#[tokio::test]
+async fn a_data_set_that_the_oracle_knows_nothing_of_is_answered_wrong() {
+    let (home, ended) = run_with(|text| {
+        let (objects, _rows) = text.split_once("  train.jsonl: |\n").unwrap();
+        let row = r#"{"prompt": [{"role": "system", "content": "Say something."}], "label": "1"}"#;
+        format!("{objects}  train.jsonl: |\n    {row}\n")
+            .replace("    filter: {type: NonzeroRewardStd}\n", "")
+    })
+    .await;
+    assert_eq!(ended.code, Some(0), "{}", ended.talk);
+    for row in run::rows(&home.path().join("out")) {
+        assert_eq!(row["reward"], 0, "{row}");
+    }
+}
