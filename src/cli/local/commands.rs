@@ -20,6 +20,9 @@ use super::{
     setup::Setup,
 };
 
+/// File of the driver's last word, below `.rollout`.
+pub(super) const LAST_WORD: &str = "last-word.json";
+
 impl Setup {
     /// The router's control port.
     pub(super) fn control(&self, router: &RouterUrls) -> anyhow::Result<Control> {
@@ -119,7 +122,7 @@ impl Setup {
     }
 
     fn last_word_path(&self) -> PathBuf {
-        self.work.state.join("last-word.json")
+        self.work.state.join(LAST_WORD)
     }
 
     /// Writes the driver's configuration, now that the router is known.
@@ -181,5 +184,21 @@ impl Setup {
             format!("the driver ended without a last word in {}", path.display())
         })?;
         LastWord::read(&text)
+    }
+
+    /// The last word of an earlier run, if the driver has only repeated its decision: a driver that found everything decided tells nothing of
+    /// the teardown, so the earlier word is put back as well.
+    pub(super) fn earlier_word(&self, now: &LastWord) -> anyhow::Result<Option<LastWord>> {
+        let Some(text) = &self.earlier else {
+            return Ok(None);
+        };
+        let Some(earlier) = LastWord::read(text)
+            .ok()
+            .filter(|earlier| earlier.outcome == now.outcome)
+        else {
+            return Ok(None);
+        };
+        self.work.write(LAST_WORD, text.as_bytes())?;
+        Ok(Some(earlier))
     }
 }

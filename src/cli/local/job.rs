@@ -349,8 +349,24 @@ impl Signals {
 
 fn report(setup: &Setup, end: End, notice: Option<String>) -> anyhow::Result<ExitCode> {
     let output = shown(&setup.work.output);
+    let earlier = match &end {
+        End::Decided(word) => setup.earlier_word(word)?,
+        _ => None,
+    };
+    let of_earlier = earlier.is_some().then(|| {
+        format!(
+            "this is the result of an earlier run in {output}; take another --output to run the job again, or remove {output}"
+        )
+    });
+    let end = match earlier {
+        Some(word) => End::Decided(Box::new(word)),
+        None => end,
+    };
     match end {
         End::Decided(word) if word.outcome.success => {
+            if let Some(of_earlier) = of_earlier {
+                say(&of_earlier);
+            }
             say(&format!(
                 "{}: {}",
                 word.outcome.reason, word.outcome.message
@@ -362,7 +378,7 @@ fn report(setup: &Setup, end: End, notice: Option<String>) -> anyhow::Result<Exi
         }
         End::Decided(word) => {
             let message = &word.outcome.message;
-            let look = where_to_look(setup, notice, message);
+            let look = where_to_look(setup, of_earlier.or(notice), message);
             anyhow::bail!("{}: {message} ({look})", word.outcome.reason)
         }
         End::Deadline => {

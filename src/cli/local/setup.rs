@@ -1,6 +1,7 @@
 //! From arguments and manifests to a job that can start: reads and checks everything before the first process is there.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -11,6 +12,7 @@ use serde_json::Value;
 use super::{
     Args,
     agent_command::{self, FunctionFiles},
+    commands::LAST_WORD,
     engine_check,
     engines::{self, EngineFiles},
     inputs::{self, Code, Content, Inputs},
@@ -49,6 +51,8 @@ pub(super) struct Setup {
     pub(super) files: EngineFiles,
     pub(super) plugin_code: Option<PathBuf>,
     pub(super) secrets: Secrets,
+    /// The driver's last word of an earlier run in this directory, as it is written.
+    pub(super) earlier: Option<String>,
 }
 
 /// Reads and checks the manifests, and takes the output directory. `None`: the manifests are wrong, and that has been said.
@@ -70,6 +74,7 @@ pub(super) async fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
         dataset_sha256: &dataset_sha256,
     };
     let work = WorkDir::open(&args.output, &job, Secrets::random_uid)?;
+    let earlier = fs::read_to_string(work.state.join(LAST_WORD)).ok();
     let secrets = Secrets::generate();
     secrets
         .write(work.run.path())
@@ -145,6 +150,7 @@ pub(super) async fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
         plugin_code,
         logs,
         secrets,
+        earlier,
         inputs,
     }))
 }

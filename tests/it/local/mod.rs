@@ -1,5 +1,6 @@
 //! `rollout-operator local` as a person runs it: real child processes, real Python, and `kill -9` of each of them.
 
+mod again;
 mod bad_agents;
 mod early_ends;
 mod environment;
