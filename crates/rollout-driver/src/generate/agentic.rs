@@ -7,6 +7,7 @@ use rollout_session::{Collected, Sample, SampleStatus, short_id};
 use serde_json::{Map, Value, json};
 use sglang_client::{ClientError, Fault};
 
+use super::unserved::{is_unserved, is_unserved_turn};
 use super::{
     GenerateInput, Generated, SessionTally, chat_request_kwargs, checked, sampling_params,
 };
@@ -84,6 +85,9 @@ impl AgenticFn {
                 return match error.fault() {
                     Fault::Closed => Generated::aborted(Vec::new(), 0),
                     Fault::Request => Generated::rejected("session_refused", &error),
+                    Fault::Server if is_unserved(&error) => {
+                        Generated::unserved(error.label(), &error)
+                    }
                     Fault::Server => Generated::infra(error.label(), &error),
                 };
             }
@@ -202,7 +206,11 @@ fn nobodys_result(outcome: &Outcome, feed: &OutcomeFeed) -> Option<Generated> {
                 || format!("{}: {}", fault.code, fault.message),
                 str::to_owned,
             );
-            Some(Generated::infra(ENGINE_FAILED, &problem))
+            Some(if is_unserved_turn(&fault.code, &fault.message) {
+                Generated::unserved(ENGINE_FAILED, &problem)
+            } else {
+                Generated::infra(ENGINE_FAILED, &problem)
+            })
         }
         (None, OutcomeKind::InfraFailed) => Some(lost(outcome, feed.agents_loaded())),
     }
@@ -374,7 +382,10 @@ mod tests {
 
     fn cause(outcome: &Outcome) -> Option<(String, String)> {
         let generated = nobodys_result(outcome, &OutcomeFeed::default())?;
-        let (SampleEnd::Infra { cause } | SampleEnd::Setup { cause }) = generated.end else {
+        let (SampleEnd::Infra { cause }
+        | SampleEnd::Unserved { cause }
+        | SampleEnd::Setup { cause }) = generated.end
+        else {
             panic!("no failure of the machinery: {:?}", generated.end);
         };
         Some((cause, generated.problem.unwrap_or_default()))

@@ -9,6 +9,7 @@ mod chat_fields;
 mod prompt;
 mod request_kwargs;
 mod single_turn;
+mod unserved;
 
 use std::fmt;
 use std::sync::Arc;
@@ -83,6 +84,16 @@ impl Generated {
             },
             problem: Some(problem.to_string()),
             session: Some(SessionTally::InfraFailed),
+        }
+    }
+
+    /// No engine took it.
+    fn unserved(cause: &str, problem: &dyn fmt::Display) -> Self {
+        Self {
+            end: SampleEnd::Unserved {
+                cause: cause.to_owned(),
+            },
+            ..Self::infra(cause, problem)
         }
     }
 

@@ -10,8 +10,10 @@ use sglang_client::{
     ClientError, Fault, FinishReason, GenerateReply, GenerateRequest, OutputTokens, Prompt,
 };
 use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::unserved::{is_pushback, is_unserved, pushback_pause};
 use super::{
     ABORT_PATIENCE, Budget, GenerateInput, Generated, PromptError, checked, reaches, remaining,
     sampling_params,
@@ -30,8 +32,10 @@ pub struct SingleTurnFn {
     pub max_context: Option<i64>,
     /// One permit per request at the engines.
     pub permits: Arc<Semaphore>,
-    /// Deadline of a request.
+    /// Deadline of a request, the waits for room at an engine included.
     pub within: Duration,
+    /// The pause before a full queue is asked again for the first time.
+    pub pushback: Duration,
 }
 
 impl SingleTurnFn {
@@ -98,6 +102,7 @@ impl SingleTurnFn {
         )
     }
 
+    /// Sends it, and again while an engine that works has no room: nothing of it has been begun.
     async fn send(
         &self,
         step: u32,
@@ -109,7 +114,37 @@ impl SingleTurnFn {
             permit = self.permits.acquire() => permit,
             () = cancel.cancelled() => return Sent::Cancelled,
         };
-        let call = self.router.generate(step, request, self.within);
+        let until = Instant::now() + self.within;
+        let mut tries = 0;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let error = match self
+                .send_once(step, request, left, cancel, reach.clone())
+                .await
+            {
+                Sent::Failed(error) if is_pushback(&error) => error,
+                sent => return sent,
+            };
+            let again = Instant::now() + pushback_pause(self.pushback, tries, rand::random());
+            if again >= until {
+                return Sent::Failed(error);
+            }
+            tokio::select! {
+                () = tokio::time::sleep_until(again) => tries += 1,
+                () = cancel.cancelled() => return Sent::Cancelled,
+            }
+        }
+    }
+
+    async fn send_once(
+        &self,
+        step: u32,
+        request: &GenerateRequest,
+        within: Duration,
+        cancel: &CancellationToken,
+        reach: watch::Receiver<Reach>,
+    ) -> Sent {
+        let call = self.router.generate(step, request, within);
         tokio::pin!(call);
         let result = tokio::select! {
             biased;
@@ -179,6 +214,7 @@ fn failed(error: &ClientError) -> Generated {
     match error.fault() {
         Fault::Request => Generated::rejected("engine_refused", error),
         Fault::Closed => Generated::aborted(Vec::new(), 0),
+        Fault::Server if is_unserved(error) => Generated::unserved(error.label(), error),
         Fault::Server => Generated::infra(error.label(), error),
     }
 }

@@ -128,6 +128,7 @@ pub(super) fn generate_fn(parts: &Parts<'_>) -> GenerateFn {
             max_context: spec.max_context_tokens,
             permits: Arc::new(Semaphore::new(*in_flight as usize)),
             within: Duration::from_secs(spec.rollout.request_timeout_seconds.into()),
+            pushback: seconds(config.timeouts.refill_seconds),
         });
     };
     let (ledger, sessions) = (Arc::clone(ledger), Arc::clone(sessions));

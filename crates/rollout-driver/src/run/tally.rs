@@ -71,6 +71,7 @@ impl Counters {
         }
         let reason = match &generated.end {
             SampleEnd::Infra { cause }
+            | SampleEnd::Unserved { cause }
             | SampleEnd::SharedDeath { cause }
             | SampleEnd::Setup { cause }
             | SampleEnd::Unusable { cause, .. } => cause.as_str(),

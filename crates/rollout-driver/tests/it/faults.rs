@@ -2,11 +2,13 @@
 
 use rollout_driver::error::{DriverError, LedgerError};
 use rollout_driver::output::Manifest;
+use rollout_driver::run::Driver;
 use rollout_engine::Reason;
 use serde_json::json;
 use sglang_simulator::{Fault, FaultKind};
+use tokio_util::sync::CancellationToken;
 
-use crate::rig::{Job, Pool, SUMS, engine, engine_with, eventually, slow_engine};
+use crate::rig::{Job, Pool, SOON, SUMS, engine, engine_with, eventually, slow_engine};
 
 /// A job on one engine with a fault, which still ends with its target; answers its `recentFailures`.
 async fn survives(fault: Fault) -> Vec<String> {
@@ -94,18 +96,108 @@ async fn when_every_engine_is_dead_the_error_budget_ends_the_job() {
     pool.simulators[0].kill();
     let job = Job::new(
         &pool.control_url,
-        &json!({"rollout": {"errorBudget": {"infraFailures": 3}}}),
+        &json!({"rollout": {"errorBudget": {"consecutiveGroupFailures": 3}}}),
     );
     let result = job.run().await.unwrap();
-    assert_eq!(
-        result.reason,
-        Reason::ErrorBudgetExceeded,
-        "{}",
-        job.last_word()
-    );
+    let word = job.last_word();
+    assert_eq!(result.reason, Reason::ErrorBudgetExceeded, "{word}");
+    let said = "no engine served anything 3 times in a row";
+    assert!(result.message.starts_with(said), "{word}");
+    assert!(result.message.contains("most often unavailable"), "{word}");
     let entry = &job.manifest().steps[0];
     assert!(!entry.complete);
     assert_eq!(entry.ledger.taken, entry.ledger.ended());
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn engines_that_come_back_cost_no_group() {
+    let mut pool = Pool::start(vec![engine(&SUMS)]).await;
+    pool.simulators[0].kill();
+    let mut job = Job::new(
+        &pool.control_url,
+        &json!({"rollout": {"batchSize": 6, "errorBudget": {"infraFailures": 0}}}),
+    );
+    job.config["timeouts"]["refill_seconds"] = json!(0.001);
+    let driver = Driver::start(job.config()).await.unwrap();
+    let board = driver.board().clone();
+    let mut running = tokio::task::JoinSet::new();
+    running.spawn(driver.run(CancellationToken::new()));
+    eventually("all of them failed many times", || {
+        board.json()["recentFailures"][0]["count"].as_u64() >= Some(6 * 2 * 6)
+    })
+    .await;
+    pool.restart_engine(0, engine(&SUMS)).await;
+    let result = running.join_next().await.unwrap().unwrap().unwrap();
+    assert!(result.success, "{}", job.last_word());
+    assert_eq!(job.samples(0).len(), 12);
+    let ledger = &job.manifest().steps[0].ledger;
+    assert_eq!((ledger.taken, ledger.kept), (6, 6), "{ledger:?}");
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn a_stop_does_not_wait_for_engines_that_are_away() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    pool.simulators[0].kill();
+    let mut job = Job::new(&pool.control_url, &json!({}));
+    // So long that the job would wait beyond the limit of the test.
+    job.config["timeouts"]["refill_seconds"] = json!(30);
+    let driver = Driver::start(job.config()).await.unwrap();
+    let board = driver.board().clone();
+    let stop = CancellationToken::new();
+    let mut running = tokio::task::JoinSet::new();
+    running.spawn(driver.run(stop.clone()));
+    eventually("all of them failed", || {
+        board.json()["recentFailures"][0]["count"] == 4
+    })
+    .await;
+    stop.cancel();
+    let ended = tokio::time::timeout(SOON, running.join_next()).await;
+    let result = ended.unwrap().unwrap().unwrap().unwrap();
+    assert_eq!(result.reason, Reason::Interrupted);
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn a_full_queue_costs_nothing_but_time() {
+    let small = json!({"timeScale": 200, "maxRunningRequests": 2, "maxQueuedRequests": 1});
+    let pool = Pool::start(vec![engine_with(&SUMS, &small)]).await;
+    let budget = json!({
+        "infraFailures": 0, "consecutiveGroupFailures": 1, "retriesPerGroup": 0, "retriesPerSample": 0,
+    });
+    let job = Job::new(
+        &pool.control_url,
+        &json!({"rollout": {"batchSize": 20, "errorBudget": budget}}),
+    );
+    let result = job.run().await.unwrap();
+    let word = job.last_word();
+    assert!(result.success, "{word}");
+    assert_eq!(word["recentFailures"], json!([]), "{word}");
+    let ledger = &job.manifest().steps[0].ledger;
+    assert_eq!((ledger.taken, ledger.kept), (20, 20), "{ledger:?}");
+    let state = pool.simulators[0].state();
+    assert!(state.rejected > 0, "the queue was full: {state:?}");
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn a_queue_that_stays_full_is_an_end_after_the_deadline_of_a_request() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    pool.simulators[0].add_fault(generate(FaultKind::Status503));
+    let budget = json!({"consecutiveGroupFailures": 2});
+    let job = Job::new(
+        &pool.control_url,
+        &json!({"rollout": {"requestTimeoutSeconds": 1, "errorBudget": budget}}),
+    );
+    let result = job.run().await.unwrap();
+    let word = job.last_word();
+    assert_eq!(result.reason, Reason::ErrorBudgetExceeded, "{word}");
+    let message = word["recentFailures"][0]["message"].as_str().unwrap();
+    assert!(
+        message.ends_with("503: The request queue is full."),
+        "{word}"
+    );
     pool.stop().await;
 }
 
@@ -226,11 +318,9 @@ async fn a_later_attempt_takes_the_ledger_away_from_an_older_one() {
         &pool.control_url,
         &json!({"sampling": {"maxNewTokens": 2000}}),
     );
-    let older = rollout_driver::run::Driver::start(job.config())
-        .await
-        .unwrap();
+    let older = Driver::start(job.config()).await.unwrap();
     let board = older.board().clone();
-    let stop = tokio_util::sync::CancellationToken::new();
+    let stop = CancellationToken::new();
     let mut running = tokio::task::JoinSet::new();
     running.spawn(older.run(stop.clone()));
     eventually("samples are in flight", || {
@@ -238,9 +328,7 @@ async fn a_later_attempt_takes_the_ledger_away_from_an_older_one() {
     })
     .await;
     job.config["job"]["attempt"] = json!(2);
-    let newer = rollout_driver::run::Driver::start(job.config())
-        .await
-        .unwrap();
+    let newer = Driver::start(job.config()).await.unwrap();
     stop.cancel();
     let error = running.join_next().await.unwrap().unwrap().unwrap_err();
     assert!(

@@ -133,6 +133,17 @@ impl Pool {
         self.router_process = Some(process);
     }
 
+    /// An engine that was killed is started again, at its address.
+    pub(crate) async fn restart_engine(&mut self, at: usize, config: SimulatorConfig) {
+        let listener = bind_again(&self.router.engines[at]).await;
+        let simulator = Simulator::new(config).unwrap();
+        let (served, until) = (simulator.clone(), self.stop.clone());
+        self.engine_tasks.spawn(async move {
+            served.serve(listener, until).await.ok();
+        });
+        self.simulators[at] = simulator;
+    }
+
     /// The router is killed and stays away.
     pub(crate) fn kill_router(&mut self) {
         if let Some(process) = self.router_process.take() {

@@ -109,8 +109,7 @@ impl Engine {
             let rounds = self.budget.failures_in_a_row();
             self.fail_group(key.take, &reason, true);
             if self.budget.failures_in_a_row() > rounds {
-                self.outage
-                    .round(self.executions, &self.config.limits, now);
+                self.outage.round(self.executions, &self.config.limits, now);
             }
             return;
         }

@@ -86,10 +86,7 @@ fn an_outage_that_does_not_end_ends_the_job_with_what_it_was() {
     all_end(&mut rig, &unserved());
     assert!(rig.engine.progress().tearing_down);
     let message = "no engine served anything 16 times in a row, for 331 s".to_owned();
-    assert_eq!(
-        decided(&mut rig),
-        (Reason::ErrorBudgetExceeded, message)
-    );
+    assert_eq!(decided(&mut rig), (Reason::ErrorBudgetExceeded, message));
 }
 
 #[test]
@@ -162,10 +159,7 @@ fn groups_that_fail_together_count_once() {
     let minutes = rig.now.as_secs() / 60;
     assert!((5..=10).contains(&minutes), "{:?}", rig.now);
     let message = "16 groups in a row failed".to_owned();
-    assert_eq!(
-        decided(&mut rig),
-        (Reason::ErrorBudgetExceeded, message)
-    );
+    assert_eq!(decided(&mut rig), (Reason::ErrorBudgetExceeded, message));
 }
 
 #[test]
@@ -190,9 +184,10 @@ fn rewards_that_fail_together_count_once() {
     assert!(!rig.engine.progress().tearing_down, "they ran together");
     fail(&mut rig, 1);
     assert!(rig.engine.progress().tearing_down, "this one came after");
-    let ends = rig.settled.iter().filter(|(_, end)| {
-        *end == TakeEnd::Recycled("reward_failed".into())
-    });
+    let ends = rig
+        .settled
+        .iter()
+        .filter(|(_, end)| *end == TakeEnd::Recycled("reward_failed".into()));
     assert_eq!(ends.count(), 41);
 }
 
