@@ -186,12 +186,13 @@ pub struct Concurrency {
 #[serde(rename_all = "camelCase", default)]
 pub struct ErrorBudget {
     /// Infrastructure incidents over the whole job: engine failures, lost sessions, samples that could not be started again. All samples that
-    /// fail of one cause and were in flight when it first showed are one incident, however many; a refill that fails again is the next one. One
-    /// more than this ends the job. Default: 100.
+    /// fail of one cause and were in flight when it first showed are one incident, however many; a refill that fails again is the next one. What
+    /// no engine took, because none could be reached or all were full, is no incident. One more than this ends the job. Default: 100.
     #[schemars(range(min = 0, max = 10_000_000))]
     pub infra_failures: i32,
-    /// Groups that may fail one after the other, with none finished in between; the same number of samples in a row that cannot be started (an
-    /// agent that cannot be imported) ends the job too. Default: 16.
+    /// Groups that may fail one after the other, with none finished in between; those that were in work together and may not fail again count
+    /// once. The same number of samples in a row that cannot be started (an agent that cannot be imported) ends the job too, and so do as many
+    /// times in a row that no engine serves anything: with pauses that double from 1 s to 30 s, an outage of 5.5 minutes. Default: 16.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub consecutive_group_failures: i32,
     /// Rows of the data set that may be unusable (no JSON, no prompt, no label); they are left out. One more ends the job. Default: 0.
@@ -200,7 +201,8 @@ pub struct ErrorBudget {
     /// Times that the prompt of a failed group is taken again before the group counts as failed. Default: 1.
     #[schemars(range(min = 0, max = 1000))]
     pub retries_per_group: i32,
-    /// Times that one sample is run again after an infrastructure failure; then its group has failed. Default: 3.
+    /// Times that one sample is run again after an infrastructure failure; then its group has failed. Those that no engine took do not count.
+    /// Default: 3.
     #[schemars(range(min = 0, max = 1000))]
     pub retries_per_sample: i32,
 }
