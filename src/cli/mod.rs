@@ -11,6 +11,7 @@ mod key;
 mod local;
 mod logging;
 mod plugins;
+mod printable;
 mod router;
 mod samples;
 mod simulate_engine;
@@ -112,5 +113,6 @@ pub async fn main() -> ExitCode {
     reason = "the one place where an error reaches the person"
 )]
 fn report(error: &anyhow::Error) {
-    eprintln!("error: {error:#}");
+    let error = format!("{error:#}");
+    eprintln!("error: {}", printable::printable(&error));
 }

@@ -10,6 +10,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use crate::cli::printable::printable;
+
 /// Least time between two plain lines.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -142,6 +144,7 @@ impl Display {
         if let Some(bar) = &self.bar {
             bar.set_length(status.progress.groups.target.max(1));
             bar.set_position(status.progress.groups.kept);
+            let line = printable(&line);
             bar.set_message(format!("{line}, {:.0} tokens/s", self.rate));
         } else if line != self.last_line
             && self
@@ -170,9 +173,9 @@ impl Display {
     }
 }
 
-/// Writes a line to standard error; a closed standard error is nobody's loss.
+/// Writes a line to standard error, with what others said made safe for a terminal; a closed standard error is nobody's loss.
 pub(super) fn say(line: &str) {
-    drop(writeln!(std::io::stderr(), "{line}"));
+    drop(writeln!(std::io::stderr(), "{}", printable(line)));
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a rate for people")]

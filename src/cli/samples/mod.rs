@@ -16,6 +16,8 @@ use std::process::ExitCode;
 
 use clap::{Subcommand, ValueEnum};
 
+use super::printable::printable;
+
 /// Shows and checks training samples.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -119,5 +121,5 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 
 /// Talk goes to standard error; that nobody listens there is no failure.
 fn say(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", printable(text));
 }

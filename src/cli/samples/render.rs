@@ -5,7 +5,8 @@ use rollout_tokenizer::Tokenizer;
 use serde_json::Value;
 
 use super::conversation::{Block, Piece, blocks};
-use super::style::{Style, printable};
+use super::style::Style;
+use crate::cli::printable::printable;
 
 /// Characters of a metadata value that are shown.
 const SHOWN: usize = 100;
@@ -88,7 +89,7 @@ fn runs(sample: &Sample) -> Vec<Run> {
 /// The sample as lines, the last one blank.
 pub(super) fn sample(sample: &Sample, decoder: &Decoder, style: Style) -> String {
     let mut page = Page {
-        lines: vec![style.heading(&heading(sample))],
+        lines: vec![style.heading(&printable(&heading(sample)))],
         style,
     };
     for (name, value) in fields(sample) {

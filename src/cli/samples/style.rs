@@ -63,19 +63,6 @@ impl Style {
     }
 }
 
-/// Text of a model or a tool, safe to print: control characters other than line breaks and tabs are shown, not obeyed.
-pub(super) fn printable(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for sign in text.chars() {
-        match sign {
-            '\n' | '\t' => safe.push(sign),
-            control if control.is_control() => safe.extend(control.escape_default()),
-            other => safe.push(other),
-        }
-    }
-    safe
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,13 +84,5 @@ mod tests {
     fn trained_text_is_marked_on_every_line() {
         assert_eq!(Style::Plain.trained("a\n\nb"), "⟦a⟧\n\n⟦b⟧");
         assert_eq!(Style::Colored.trained("a"), "\u{1b}[32ma\u{1b}[0m");
-    }
-
-    #[test]
-    fn control_characters_of_a_model_are_shown() {
-        assert_eq!(
-            printable("a\u{1b}[2Jb\r\n\tc\u{7}"),
-            "a\\u{1b}[2Jb\\r\n\tc\\u{7}"
-        );
     }
 }

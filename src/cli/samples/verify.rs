@@ -7,6 +7,7 @@ use rollout_driver::output::{self, Report};
 
 use super::nothing;
 use super::{Format, VerifyArgs};
+use crate::cli::printable::printable;
 
 pub(super) fn run(args: &VerifyArgs, out: &mut impl Write) -> anyhow::Result<ExitCode> {
     let report = output::verify(&args.directory, args.limit)?;
@@ -15,7 +16,7 @@ pub(super) fn run(args: &VerifyArgs, out: &mut impl Write) -> anyhow::Result<Exi
             serde_json::to_writer(&mut *out, &report).map_err(std::io::Error::from)?;
             writeln!(out)?;
         }
-        Format::Text => out.write_all(text(&report).as_bytes())?,
+        Format::Text => out.write_all(printable(&text(&report)).as_bytes())?,
     }
     out.flush()?;
     Ok(if report.is_sound() && nothing_kept(&report).is_none() {
