@@ -4,6 +4,7 @@ mod again;
 mod bad_agents;
 mod early_ends;
 mod environment;
+mod outages;
 mod plugins;
 mod refused;
 mod run;

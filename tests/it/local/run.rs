@@ -96,9 +96,13 @@ impl Run {
         }
     }
 
-    pub(super) async fn wait_for_talk(&mut self, text: &str) {
+    pub(super) async fn wait_until(&mut self, what: &str, holds: impl Fn(&str) -> bool) {
         let talk = Arc::clone(&self.talk);
-        until(LIMIT, text, || talk.lock().contains(text)).await;
+        until(LIMIT, what, || holds(&talk.lock())).await;
+    }
+
+    pub(super) async fn wait_for_talk(&mut self, text: &str) {
+        self.wait_until(text, |talk| talk.contains(text)).await;
     }
 
     pub(super) fn signal(&self, signal: Signal) {
@@ -220,6 +224,13 @@ pub(super) fn rows(output: &Path) -> Vec<Value> {
     text.lines()
         .map(|line| serde_json::from_str(line).expect("a row is JSON"))
         .collect()
+}
+
+/// What became of the takes of the first step.
+pub(super) fn ledger(output: &Path) -> Value {
+    let text = fs::read_to_string(output.join("manifest.json")).expect("a manifest");
+    let manifest: Value = serde_json::from_str(&text).expect("it is JSON");
+    manifest["steps"][0]["ledger"].clone()
 }
 
 /// The short-lived directories that are on record.
