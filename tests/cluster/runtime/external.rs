@@ -27,6 +27,12 @@ async fn engines_behind_a_service_are_asked_used_and_left_alone() {
     field
         .pool_becomes("outer", "Ready", "True/AsExpected")
         .await;
+    // The name may have had one address at first.
+    field
+        .until("both engines are listed", async || {
+            field.pool_status("outer").await["display"]["engines"] == "2/2"
+        })
+        .await;
     let status = field.pool_status("outer").await;
     assert_eq!(status["readyReplicas"], 2, "{status}");
     assert_eq!(
