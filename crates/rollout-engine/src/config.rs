@@ -62,6 +62,16 @@ pub struct Limits {
     pub refill_backoff_limit: Duration,
 }
 
+impl Limits {
+    /// The pause before a refill, after so many doublings.
+    pub(crate) fn backoff(&self, doublings: u32) -> Duration {
+        let doubled = 1u32.checked_shl(doublings).unwrap_or(u32::MAX);
+        self.refill_backoff
+            .saturating_mul(doubled)
+            .min(self.refill_backoff_limit)
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

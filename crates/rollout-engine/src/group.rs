@@ -1,8 +1,9 @@
 //! A group in work: the state of its slots.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::ids::GroupIndex;
+use crate::ids::{GroupIndex, TakeId};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SlotState {
@@ -50,6 +51,15 @@ pub(crate) struct Group {
     pub(crate) slots: Vec<Slot>,
     /// Tokens generated in this take.
     pub(crate) tokens: u64,
+}
+
+/// A slot of a take that is in work.
+pub(crate) fn slot_mut(
+    groups: &mut BTreeMap<TakeId, Group>,
+    take: TakeId,
+    slot: u32,
+) -> Option<&mut Slot> {
+    groups.get_mut(&take)?.slots.get_mut(slot as usize)
 }
 
 impl Group {

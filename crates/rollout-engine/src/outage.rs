@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::config::Limits;
 
-/// The pause after a first round, in pauses before a first refill: what failed at once is seldom back within one of these.
-const FIRST_PAUSE: u32 = 4;
+/// How much longer than that before a first refill the pause after a first round is, in doublings: what failed at once is seldom back so soon.
+const HEAD_START: u32 = 2;
 
 #[derive(Debug, Default)]
 pub(crate) struct Outage {
@@ -40,9 +40,9 @@ impl Outage {
         if self.rounds == 0 {
             self.since = now;
         }
+        self.closed_until = Some(now + limits.backoff(self.rounds + HEAD_START));
         self.rounds += 1;
         self.next_round_from = executions;
-        self.closed_until = Some(now + pause(limits, self.rounds));
     }
 
     /// An engine generated something.
@@ -72,12 +72,4 @@ impl Outage {
             )
         })
     }
-}
-
-fn pause(limits: &Limits, rounds: u32) -> Duration {
-    let doubled = 1u32.checked_shl(rounds - 1).unwrap_or(u32::MAX);
-    limits
-        .refill_backoff
-        .saturating_mul(FIRST_PAUSE.saturating_mul(doubled))
-        .min(limits.refill_backoff_limit)
 }

@@ -8,7 +8,7 @@ use crate::budget::Spent;
 use crate::command::{Command, Reason};
 use crate::config::{Granularity, Scoring, Surplus};
 use crate::event::{ScoreEnd, SlotStart, Verdict};
-use crate::group::{Group, Phase, Slot, SlotState};
+use crate::group::{Group, Phase, Slot, SlotState, slot_mut};
 use crate::ids::{GroupIndex, SampleKey, TakeId};
 use crate::schedule::{Load, has_capacity};
 use crate::tally::TakeEnd;
@@ -149,11 +149,7 @@ impl Engine {
     }
 
     pub(super) fn sample_scored(&mut self, take: TakeId, slot: u32, end: ScoreEnd) {
-        let Some(state) = self
-            .groups
-            .get_mut(&take)
-            .and_then(|group| group.slots.get_mut(slot as usize))
-        else {
+        let Some(state) = slot_mut(&mut self.groups, take, slot) else {
             return;
         };
         if state.state != SlotState::Generated {

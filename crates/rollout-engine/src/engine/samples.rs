@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::{Engine, Mode};
 use crate::command::Command;
-use crate::config::{Limits, Scoring};
+use crate::config::Scoring;
 use crate::event::SampleEnd;
-use crate::group::{Phase, SlotState};
+use crate::group::{Phase, SlotState, slot_mut};
 use crate::ids::SampleKey;
 
 impl Engine {
@@ -96,11 +96,7 @@ impl Engine {
     /// Runs one sample again after a failure that was not the policy's, up to a limit.
     fn refill(&mut self, key: SampleKey, cause: &str, now: Duration) {
         self.infra_failures += 1;
-        let Some(slot) = self
-            .groups
-            .get_mut(&key.take)
-            .and_then(|group| group.slots.get_mut(key.slot as usize))
-        else {
+        let Some(slot) = slot_mut(&mut self.groups, key.take, key.slot) else {
             return;
         };
         self.budget.infra_failed(cause, slot.started, now);
@@ -120,11 +116,7 @@ impl Engine {
     /// Runs one sample again as soon as engines may be back.
     fn wait_for_engines(&mut self, key: SampleKey, now: Duration) {
         self.infra_failures += 1;
-        let Some(slot) = self
-            .groups
-            .get(&key.take)
-            .and_then(|group| group.slots.get(key.slot as usize))
-        else {
+        let Some(slot) = slot_mut(&mut self.groups, key.take, key.slot) else {
             return;
         };
         let limits = &self.config.limits;
@@ -140,24 +132,16 @@ impl Engine {
 
     /// Queues the next execution of a sample, after a pause.
     fn run_again(&mut self, key: SampleKey, now: Duration) {
-        let Some(slot) = self
-            .groups
-            .get(&key.take)
-            .and_then(|group| group.slots.get(key.slot as usize))
-        else {
+        let Some(slot) = slot_mut(&mut self.groups, key.take, key.slot) else {
             return;
         };
         let before = (slot.refills + slot.shared_deaths).saturating_sub(1);
-        let pause = backoff(&self.config.limits, before);
+        let pause = self.config.limits.backoff(before);
         self.run_again_at(key, now + pause);
     }
 
     fn run_again_at(&mut self, key: SampleKey, due: Duration) {
-        let Some(slot) = self
-            .groups
-            .get_mut(&key.take)
-            .and_then(|group| group.slots.get_mut(key.slot as usize))
-        else {
+        let Some(slot) = slot_mut(&mut self.groups, key.take, key.slot) else {
             return;
         };
         slot.attempt += 1;
@@ -168,12 +152,4 @@ impl Engine {
         };
         self.queue.push_at(next, due);
     }
-}
-
-/// The pause before refill number `refill`, from 0.
-fn backoff(limits: &Limits, refill: u32) -> Duration {
-    limits
-        .refill_backoff
-        .saturating_mul(1u32.checked_shl(refill).unwrap_or(u32::MAX))
-        .min(limits.refill_backoff_limit)
 }
