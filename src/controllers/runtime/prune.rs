@@ -49,34 +49,38 @@ pub fn unwanted<'a>(
     victims
 }
 
-/// Deletes these. One that changed or went in between is left for the next look.
+/// Deletes these, as they were seen.
 pub async fn delete(calls: &Calls, victims: &[Victim]) -> Result<(), Error> {
     for victim in victims {
-        let identity = &victim.identity;
-        let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: Some(victim.uid.clone()),
-                resource_version: Some(victim.resource_version.clone()),
-            }),
-            propagation_policy: Some(PropagationPolicy::Background),
-            ..DeleteParams::default()
+        let as_seen = Preconditions {
+            uid: Some(victim.uid.clone()),
+            resource_version: Some(victim.resource_version.clone()),
         };
-        let api = identity.api(calls.client());
-        let answer = calls
-            .call(
-                Effect::Write,
-                "delete",
-                &identity.to_string(),
-                api.delete(&identity.name, &params),
-            )
-            .await;
-        match answer {
-            Ok(_) => tracing::info!(object = %identity, "deleted"),
-            Err(error) if matches!(error.class(), Class::NotFound | Class::Conflict) => {
-                tracing::debug!(object = %identity, %error, "changed before it was deleted");
-            }
-            Err(error) => return Err(error),
+        remove(calls, &victim.identity, as_seen).await?;
+    }
+    Ok(())
+}
+
+/// Deletes an object as it was seen. One that changed or went in between is left for the next look.
+pub(super) async fn remove(
+    calls: &Calls,
+    identity: &Identity,
+    as_seen: Preconditions,
+) -> Result<(), Error> {
+    let params = DeleteParams {
+        preconditions: Some(as_seen),
+        propagation_policy: Some(PropagationPolicy::Background),
+        ..DeleteParams::default()
+    };
+    let api = identity.api(calls.client());
+    let call = api.delete(&identity.name, &params);
+    let text = identity.to_string();
+    match calls.call(Effect::Write, "delete", &text, call).await {
+        Ok(_) => tracing::info!(object = %identity, "deleted"),
+        Err(error) if matches!(error.class(), Class::NotFound | Class::Conflict) => {
+            tracing::debug!(object = %identity, %error, "changed before it was deleted");
         }
+        Err(error) => return Err(error),
     }
     Ok(())
 }

@@ -4,9 +4,7 @@
 //! whole when one does not hold. Guarantees: an object of somebody else is neither changed nor deleted; each is sent once per process and
 //! change. Caveat: an edit by hand is repaired by the next process alone.
 
-use kube::api::{
-    DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy,
-};
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::{Value, json};
 
 use super::apply::{Applier, Outcome};
@@ -103,22 +101,12 @@ pub async fn delete(calls: &Calls, manager: &'static str, like: &Value) -> Resul
 }
 
 async fn remove(calls: &Calls, identity: &Identity, uid: Option<String>) -> Result<(), Error> {
-    let params = DeleteParams {
-        preconditions: Some(Preconditions {
-            uid,
-            resource_version: None,
-        }),
-        propagation_policy: Some(PropagationPolicy::Background),
-        ..DeleteParams::default()
+    // No version: it was not read, and only its UID says that it is still the one that was tested.
+    let as_seen = Preconditions {
+        uid,
+        resource_version: None,
     };
-    let api = identity.api(calls.client());
-    let call = api.delete(&identity.name, &params);
-    let text = identity.to_string();
-    match calls.call(Effect::Write, "delete", &text, call).await {
-        // It is gone, or another one by now.
-        Err(error) if !matches!(error.class(), Class::NotFound | Class::Conflict) => Err(error),
-        _ => Ok(()),
-    }
+    prune::remove(calls, identity, as_seen).await
 }
 
 /// Answers the UID of an object of the same owner; changes nothing.
