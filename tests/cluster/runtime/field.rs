@@ -8,7 +8,7 @@ use rollout_operator::api::meta::{self, labels};
 use serde_json::{Value, json};
 
 use super::controller::{Controller, until};
-use super::pools::{condition, create, pool};
+use super::pools::{condition, create, pool, samples_claim};
 use crate::api::{client, namespace, objects};
 
 /// Simulated engines that ask for next to nothing: the node has two cores for all tests.
@@ -42,12 +42,7 @@ impl Field {
     pub(super) async fn with(name: &str, more: &[&str]) -> Self {
         let client = client().await;
         let namespace = namespace(&client, name).await;
-        let claim = json!({
-            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-            "metadata": {"name": "samples", "namespace": namespace},
-            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-        });
-        create(&client, &claim).await;
+        create(&client, &samples_claim(&namespace)).await;
         Self {
             controller: Controller::ready(&namespace, more).await,
             pools: objects(&client, &namespace, meta::POOL_KIND),

@@ -19,6 +19,15 @@ pub(crate) fn pool(namespace: &str, name: &str, spec: &Value) -> Value {
     })
 }
 
+/// Where jobs of a namespace write.
+pub(crate) fn samples_claim(namespace: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "samples", "namespace": namespace},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    })
+}
+
 pub(crate) async fn create(client: &Client, object: &Value) {
     let identity = Identity::of(object).unwrap();
     identity

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::api::{client, namespace, objects};
 use crate::runtime::controller::{Controller, until};
-use crate::runtime::pools::{condition, create, pool};
+use crate::runtime::pools::{condition, create, pool, samples_claim};
 
 /// A namespace with a pool of simulated engines, a volume for samples, and a controller.
 pub(crate) struct Place {
@@ -38,12 +38,7 @@ impl Place {
             .flat_map(|other| ["--namespace", other])
             .collect();
         let controller = Controller::ready(&namespace, &more).await;
-        let claim = json!({
-            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-            "metadata": {"name": "samples", "namespace": namespace},
-            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-        });
-        create(&client, &claim).await;
+        create(&client, &samples_claim(&namespace)).await;
         let place = Self {
             jobs: objects(&client, &namespace, meta::JOB_KIND),
             client,
