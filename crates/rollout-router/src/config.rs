@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use engine_http::Trust;
+
 use crate::engines::{EngineService, Resolver};
 
 /// Everything that a router is built from.
@@ -25,6 +27,8 @@ pub struct Config {
     pub job: Option<String>,
     /// Bearer that the engines want.
     pub engine_key: Option<String>,
+    /// Who may vouch for engines behind https.
+    pub engine_trust: Trust,
     /// Chat requests of a session must carry the session's token.
     pub require_session_token: bool,
     /// Bounds.
@@ -46,6 +50,7 @@ impl Config {
             advertise_url: None,
             job: None,
             engine_key: None,
+            engine_trust: Trust::public(),
             require_session_token: false,
             limits: Limits::default(),
             times: Times::default(),

@@ -11,12 +11,12 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use bytes::Bytes;
+use engine_http::Trust;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde_json::json;
@@ -76,8 +76,8 @@ impl Upstream {
             Some(value)
         });
         Self {
-            generation: client(config.times.connect),
-            control: client(config.times.connect),
+            generation: client(config.times.connect, &config.engine_trust),
+            control: client(config.times.connect, &config.engine_trust),
             authorization,
             times: config.times,
         }
@@ -225,11 +225,8 @@ impl Upstream {
     }
 }
 
-fn client(connect: Duration) -> HttpClient {
-    let mut connector = HttpConnector::new();
-    connector.set_nodelay(true);
-    connector.set_connect_timeout(Some(connect));
-    connector.enforce_http(true);
+fn client(connect: Duration, trust: &Trust) -> HttpClient {
+    let connector = engine_http::Connector::new(connect, trust.clone());
     Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(POOL_IDLE)
@@ -245,7 +242,8 @@ fn was_idle_too_long(error: &Error) -> bool {
         let in_socket = cause.downcast_ref::<std::io::Error>().is_some_and(|cause| {
             matches!(
                 cause.kind(),
-                ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+                // The last one: the end of an encrypted connection that nobody announced.
+                ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof
             )
         });
         in_http || in_socket

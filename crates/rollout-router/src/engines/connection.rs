@@ -11,9 +11,7 @@ use std::task::{Context, Poll};
 use http::{Extensions, Response, Uri};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::Error;
-use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use hyper_util::client::legacy::connect::{Connected, Connection};
 use tower::Service;
 
 /// Whether a connection has carried an answer.
@@ -40,13 +38,13 @@ pub(super) fn failed_on_used(error: &Error) -> bool {
 
 /// Makes such connections.
 #[derive(Debug, Clone)]
-pub(super) struct Connector(pub(super) HttpConnector);
+pub(super) struct Connector(pub(super) engine_http::Connector);
 
 type ConnectFuture<E> = Pin<Box<dyn Future<Output = Result<Stream, E>> + Send>>;
 
 impl Service<Uri> for Connector {
     type Response = Stream;
-    type Error = <HttpConnector as Service<Uri>>::Error;
+    type Error = engine_http::ConnectError;
     type Future = ConnectFuture<Self::Error>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
@@ -67,7 +65,7 @@ impl Service<Uri> for Connector {
 /// A connection.
 #[derive(Debug)]
 pub(super) struct Stream {
-    io: TokioIo<TcpStream>,
+    io: engine_http::Stream,
     used: Used,
 }
 

@@ -37,11 +37,14 @@ pub(crate) struct Engine {
     left: AtomicBool,
     /// What its sidecar says.
     told: Told,
+    scheme: Scheme,
     authority: Authority,
     host: HeaderValue,
     in_flight: AtomicUsize,
     seats: AtomicUsize,
     health: Mutex<Health>,
+    /// Why its last probe was not answered.
+    problem: Mutex<Option<String>>,
     weight_version: RwLock<Option<String>>,
     aborts: Semaphore,
     known_since: Instant,
@@ -58,15 +61,10 @@ impl Engine {
             problem,
         };
         let uri: Uri = url.parse().map_err(|_| invalid("is not a URL"))?;
-        match uri.scheme() {
-            Some(scheme) if *scheme == Scheme::HTTP => {}
-            Some(scheme) if *scheme == Scheme::HTTPS => {
-                return Err(invalid(
-                    "https is not supported: engines are reached by plain HTTP within the pool's network; put a proxy that speaks http in front of this one",
-                ));
-            }
-            _ => return Err(invalid("does not start with http://")),
-        }
+        let scheme = uri.scheme().cloned();
+        let scheme = scheme
+            .filter(|scheme| [Scheme::HTTP, Scheme::HTTPS].contains(scheme))
+            .ok_or_else(|| invalid("does not start with http:// or https://"))?;
         if uri
             .path_and_query()
             .is_some_and(|path| path.as_str() != "/")
@@ -82,7 +80,8 @@ impl Engine {
         }
         let host = HeaderValue::from_str(authority.as_str()).map_err(|_| invalid("has no host"))?;
         Ok(Self {
-            url: format!("http://{authority}"),
+            url: format!("{scheme}://{authority}"),
+            scheme,
             origin,
             left: AtomicBool::new(false),
             told: Told::default(),
@@ -91,6 +90,7 @@ impl Engine {
             in_flight: AtomicUsize::new(0),
             seats: AtomicUsize::new(0),
             health: Mutex::new(Health::default()),
+            problem: Mutex::default(),
             weight_version: RwLock::new(None),
             aborts: Semaphore::new(ABORTS_AT_ONCE),
             known_since: Instant::now(),
@@ -107,7 +107,7 @@ impl Engine {
     /// The URL of one of its routes.
     pub(crate) fn uri(&self, path: PathAndQuery) -> Uri {
         let mut parts = http::uri::Parts::default();
-        parts.scheme = Some(Scheme::HTTP);
+        parts.scheme = Some(self.scheme.clone());
         parts.authority = Some(self.authority.clone());
         parts.path_and_query = Some(path);
         Uri::from_parts(parts).unwrap_or_default()
@@ -192,6 +192,16 @@ impl Engine {
     /// It could not be reached, or said that it does not serve. Returns whether that changed its standing.
     pub(crate) fn note_failure(&self) -> bool {
         self.health.lock().failure()
+    }
+
+    /// What became of its last probe.
+    pub(super) fn note_problem(&self, problem: Option<String>) {
+        *self.problem.lock() = problem;
+    }
+
+    /// Why its last probe was not answered.
+    pub(super) fn problem(&self) -> Option<String> {
+        self.problem.lock().clone()
     }
 
     /// A sign of life.

@@ -39,6 +39,16 @@ pub(super) fn given(urls: &[String]) -> Result<Vec<Arc<Engine>>, EngineUrlError>
     Ok(engines)
 }
 
+/// One engine that says why is enough: most often they all have the same trouble.
+fn first_problem(engines: &[Arc<Engine>]) -> String {
+    let mut troubled = engines
+        .iter()
+        .filter_map(|engine| Some((engine.url(), engine.problem()?)));
+    troubled
+        .next()
+        .map_or_else(String::new, |(url, problem)| format!(": {url}: {problem}"))
+}
+
 impl Engines {
     /// The engines that a router begins with.
     pub(crate) fn new(config: &Config) -> Result<Self, EngineUrlError> {
@@ -123,7 +133,10 @@ impl Engines {
         let known = list.iter().filter(|engine| !engine.is_draining()).count();
         Some(match (&self.discovery, known) {
             (Some(discovery), 0) => format!("no engine is known: {}", discovery.none_known()),
-            (_, known) => format!("no engine answers, of {known} that are known"),
+            (_, known) => format!(
+                "no engine answers, of {known} that are known{}",
+                first_problem(&list)
+            ),
         })
     }
 

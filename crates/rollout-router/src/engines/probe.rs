@@ -58,6 +58,7 @@ async fn watch(engines: &Engines, engine: Arc<Engine>, upstream: &Upstream) -> A
             .flatten()
             .unwrap_or(Err(SendError::Timeout(times.control_call)));
         let busy = engine.in_flight() > 0;
+        engine.note_problem(answer.as_ref().err().map(ToString::to_string));
         judge(&engine, verdict(&answer, busy));
         if answer.is_ok() {
             probes.clear();

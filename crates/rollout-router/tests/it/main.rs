@@ -12,9 +12,14 @@
 
 mod abort;
 mod agent_abort;
+// A CA and servers for the tests of both crates.
+#[expect(dead_code, reason = "these tests need less of it")]
+#[path = "../../../engine-http/tests/it/authority.rs"]
+mod authority;
 mod claims;
 mod disconnect;
 mod discovery;
+mod encryption;
 mod engine_faults;
 mod faults;
 mod fence;

@@ -15,7 +15,7 @@ fn refusal(urls: &[&str]) -> String {
 
 #[tokio::test]
 async fn engine_urls_that_cannot_work_are_refused_with_what_to_do() {
-    assert!(refusal(&["https://engine:30000"]).contains("https is not supported"));
+    assert!(refusal(&["ftp://engine:30000"]).contains("does not start with http:// or https://"));
     assert!(refusal(&["engine:30000"]).contains("does not start with http://"));
     assert!(refusal(&["http://engine:30000/v1"]).contains("has a path"));
     assert!(refusal(&["http://u@engine"]).contains("user name"));

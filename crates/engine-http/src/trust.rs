@@ -1,0 +1,92 @@
+//! Whom a client believes to be an engine.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+
+/// The CAs that may vouch for an engine. Clones are the same.
+#[derive(Clone)]
+pub struct Trust(Result<Arc<ClientConfig>, Arc<rustls::Error>>);
+
+/// A text that is no CA.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    /// There is nothing in it.
+    #[error(
+        "there is no certificate in it: give PEM text, which begins with -----BEGIN CERTIFICATE-----"
+    )]
+    Empty,
+    /// It is not PEM.
+    #[error("certificate {position} is not PEM text: {problem}")]
+    NotPem {
+        /// Which one, counted from 1.
+        position: usize,
+        /// What is wrong.
+        problem: String,
+    },
+    /// It is no certificate.
+    #[error("certificate {position} cannot be used as a CA: {source}")]
+    Unusable {
+        /// Which one, counted from 1.
+        position: usize,
+        /// Why.
+        source: rustls::Error,
+    },
+}
+
+impl Trust {
+    /// The CAs that browsers trust, as this program was built with them: an image without files has no others.
+    pub fn public() -> Self {
+        Self::of(RootCertStore {
+            roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
+        })
+    }
+
+    /// These CAs and no others: one or more certificates as PEM text.
+    ///
+    /// # Errors
+    /// The text has no certificate, or one that cannot be used.
+    pub fn only(pem: &str) -> Result<Self, TrustError> {
+        let mut roots = RootCertStore::empty();
+        for (index, certificate) in CertificateDer::pem_slice_iter(pem.as_bytes()).enumerate() {
+            let position = index + 1;
+            let certificate = certificate.map_err(|error| TrustError::NotPem {
+                position,
+                problem: error.to_string(),
+            })?;
+            roots
+                .add(certificate)
+                .map_err(|source| TrustError::Unusable { position, source })?;
+        }
+        if roots.is_empty() {
+            return Err(TrustError::Empty);
+        }
+        Ok(Self::of(roots))
+    }
+
+    fn of(roots: RootCertStore) -> Self {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let versions = ClientConfig::builder_with_provider(provider);
+        Self(match versions.with_safe_default_protocol_versions() {
+            Ok(builder) => {
+                let builder = builder.with_root_certificates(roots);
+                Ok(Arc::new(builder.with_no_client_auth()))
+            }
+            Err(error) => Err(Arc::new(error)),
+        })
+    }
+
+    pub(crate) fn config(&self) -> Result<Arc<ClientConfig>, Arc<rustls::Error>> {
+        self.0.clone()
+    }
+}
+
+impl fmt::Debug for Trust {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Trust")
+    }
+}
