@@ -1,4 +1,4 @@
-//! Text of others (a model, a tool, an agent, a plug-in, an engine), safe to print on a terminal. Pure.
+//! Text of others (a model, a tool, an agent, a plug-in, an engine, a manifest), safe to print on a terminal. Pure.
 
 /// Control characters other than line breaks and tabs, and the marks that turn the direction of text (Unicode's bidirectional controls), are
 /// shown, not obeyed.
@@ -16,6 +16,34 @@ pub(super) fn printable(text: &str) -> String {
     safe
 }
 
+/// The same for a text that is one line: what would end it is shown too, so that nobody's text passes for a line of ours.
+pub(super) fn printable_line(text: &str) -> String {
+    printable(text).replace('\n', "\\n")
+}
+
+/// The same for an event of our own log, in which the logger's colours are obeyed: `ESC [`, digits and semicolons, `m`.
+pub(super) fn printable_log(event: &str) -> String {
+    let mut safe = String::with_capacity(event.len());
+    let mut rest = event;
+    while let Some(at) = rest.find('\u{1b}') {
+        safe.push_str(&printable(&rest[..at]));
+        let length = color(&rest[at..]);
+        match length {
+            Some(length) => safe.push_str(&rest[at..at + length]),
+            None => safe.push_str(&printable("\u{1b}")),
+        }
+        rest = &rest[at + length.unwrap_or(1)..];
+    }
+    safe + &printable(rest)
+}
+
+/// Length of the colour that a text begins with, if it does.
+fn color(text: &str) -> Option<usize> {
+    let codes = text.strip_prefix("\u{1b}[")?;
+    let end = codes.find(|sign: char| !sign.is_ascii_digit() && sign != ';')?;
+    codes[end..].starts_with('m').then_some(end + 3)
+}
+
 /// The characters with Unicode's property `Bidi_Control`.
 fn turns_text(sign: char) -> bool {
     matches!(sign, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -31,6 +59,27 @@ mod tests {
             printable("a\u{1b}[2Jb\r\n\tc\u{7}\u{9b}1m"),
             "a\\u{1b}[2Jb\\r\n\tc\\u{7}\\u{9b}1m"
         );
+    }
+
+    #[test]
+    fn a_line_stays_one_line() {
+        assert_eq!(printable_line("a\nerror: b\r"), "a\\nerror: b\\r");
+    }
+
+    #[test]
+    fn a_log_has_its_colours_and_nothing_else_is_obeyed() {
+        let colored = "\u{1b}[2m12:00\u{1b}[0m \u{1b}[1;33m WARN\u{1b}[0m a=\"b\"\n";
+        assert_eq!(printable_log(colored), colored);
+        for (event, shown) in [
+            ("\u{1b}[2J", "\\u{1b}[2J"),
+            ("\u{1b}]0;title\u{7}", "\\u{1b}]0;title\\u{7}"),
+            ("a\u{1b}", "a\\u{1b}"),
+            ("\u{1b}[31", "\\u{1b}[31"),
+            ("\u{1b}[3ä", "\\u{1b}[3ä"),
+            ("\u{202e}\u{9b}1m", "\\u{202e}\\u{9b}1m"),
+        ] {
+            assert_eq!(printable_log(event), shown);
+        }
     }
 
     #[test]

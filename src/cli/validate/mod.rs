@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::api::manifest::{self, Finding, Purpose, Severity};
 use crate::api::support::Context;
+use crate::cli::printable::printable_line;
 
 /// Checks manifests offline, with the rules of the custom resource definitions and more.
 #[derive(Debug, clap::Args)]
@@ -85,7 +86,8 @@ fn check(files: &[PathBuf], context: Context) -> (usize, Vec<Finding>) {
 }
 
 fn print_lines(findings: &[Finding]) -> anyhow::Result<()> {
-    findings.iter().try_for_each(super::data::line)
+    let mut lines = findings.iter().map(ToString::to_string);
+    lines.try_for_each(|line| super::data::line(printable_line(&line)))
 }
 
 fn print_json(objects: usize, findings: &[Finding]) -> anyhow::Result<()> {
