@@ -94,7 +94,11 @@ fn scan_fault(error: &ScanError) -> Fault {
 
 /// What to write, by what the parser stumbled over.
 fn instead(message: &str) -> Option<&'static str> {
-    const HINTS: [(&str, &str); 9] = [
+    const HINTS: [(&str, &str); 10] = [
+        (
+            "unexpected character: `\\u{",
+            "a character that cannot be seen and is no text: remove it, or write its escape in double quotes, as in \"\\0\"; if the file is in UTF-16, save it as UTF-8",
+        ),
         ("tab", "YAML indents with spaces: replace the tab"),
         (
             "mapping values are not allowed",

@@ -14,7 +14,19 @@ pub(super) fn check(object: &Value) -> Vec<Violation> {
             "is no Kubernetes object: it needs apiVersion, kind and metadata.name",
         )];
     }
-    let is_missing = |field: &str| object[field].as_str().is_none_or(str::is_empty);
+    let is_missing = |field: &str| match &object[field] {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    };
+    // What is there and no text is said to be that, not to be missing.
+    let problem = |field: &str| match &object[field] {
+        Value::String(text) if !text.is_empty() => None,
+        _ if is_missing(field) => Some("is required".to_owned()),
+        Value::Array(_) => Some("must be a text, is a list".to_owned()),
+        Value::Object(_) => Some("must be a text, is an object".to_owned()),
+        other => Some(format!("must be a text, is {other}")),
+    };
     if is_missing("apiVersion") && is_missing("kind") && object.get("metadata").is_none() {
         let what = if object.get("prompt").is_some() {
             "is a row of a data set, not a Kubernetes object: put the rows into a ConfigMap and name it in spec.dataset.configMap"
@@ -25,7 +37,7 @@ pub(super) fn check(object: &Value) -> Vec<Violation> {
     }
     let mut found = Vec::new();
     let kind = object["kind"].as_str().unwrap_or_default();
-    if is_missing("apiVersion") {
+    if let Some(problem) = problem("apiVersion") {
         let version = match kind {
             meta::JOB_KIND | meta::POOL_KIND => meta::API_VERSION,
             "ConfigMap" | "Secret" | "List" => "v1",
@@ -33,17 +45,17 @@ pub(super) fn check(object: &Value) -> Vec<Violation> {
         };
         found.push(Violation::error(
             "apiVersion",
-            format!("is required: write {version}"),
+            format!("{problem}: write {version}"),
         ));
     }
-    if is_missing("kind") {
+    if let Some(problem) = problem("kind") {
         let kinds = match object["apiVersion"].as_str() {
             Some(meta::API_VERSION) => format!("{} or {}", meta::JOB_KIND, meta::POOL_KIND),
             _ => "the kind of the object, as in ConfigMap".to_owned(),
         };
         found.push(Violation::error(
             "kind",
-            format!("is required: write {kinds}"),
+            format!("{problem}: write {kinds}"),
         ));
     }
     if kind == "List" && object["apiVersion"] == "v1" {
@@ -66,11 +78,10 @@ pub(super) fn check(object: &Value) -> Vec<Violation> {
         members.shift_remove("managedFields");
     }
     found.extend(schemaless::object_meta(&written, "metadata"));
-    let named = ["name", "generateName"].iter().any(|field| {
-        metadata[*field]
-            .as_str()
-            .is_some_and(|name| !name.is_empty())
-    });
+    // A name that is there and no text has been told of.
+    let named = ["name", "generateName"]
+        .iter()
+        .any(|field| metadata.get(*field).is_some_and(|name| name != ""));
     if !named && metadata.is_object() {
         found.push(Violation::error("metadata.name", "is required: a name"));
     }
