@@ -62,6 +62,12 @@ pub enum RowProblem {
     /// The line is not JSON.
     #[error("invalid JSON: {0}; a row is one JSON object on one line")]
     Json(String),
+    /// An object of the row has a key twice.
+    #[error("the key `{key}` is here for the second time; remove one of the two")]
+    KeyTwice {
+        /// The key.
+        key: String,
+    },
     /// The line is JSON, but not an object.
     #[error("the row is {found}, expected an object")]
     NotAnObject {
@@ -105,6 +111,7 @@ impl RowProblem {
         match self {
             Self::Encoding => "encoding",
             Self::Json(_) => "json",
+            Self::KeyTwice { .. } => "key_twice",
             Self::NotAnObject { .. } => "not_an_object",
             Self::MissingKey { .. } => "missing_key",
             Self::WrongType { .. } => "wrong_type",

@@ -20,6 +20,7 @@ mod shuffle;
 mod slice;
 #[cfg(test)]
 mod tests;
+mod unique;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -2,12 +2,13 @@
 //!
 //! Pure. The rules are those that a Miles user knows: `metadata` is an object or absent, `tools` is a list or its JSON text and is
 //! also put into `metadata.tools`, where agents look for it; the label is taken as it is. What Miles lets through and later trips
-//! over is refused here: a missing prompt, a label that the reward cannot compare, a string prompt for agents.
+//! over is refused here: a missing prompt, a label that the reward cannot compare, a string prompt for agents, a key that is there twice.
 
 use serde_json::{Map, Value};
 
 use super::error::RowProblem;
 use super::place::Place;
+use super::unique::{self, Fault};
 use crate::json_error::without_position;
 
 /// Which keys of a row are read.
@@ -101,9 +102,15 @@ pub(super) fn parse(line: &[u8], rules: &Rules) -> Result<Content, BadLine> {
         column: Some(bad.valid_up_to() + 1),
         problem: RowProblem::Encoding,
     })?;
-    let row = serde_json::from_str(text).map_err(|error| BadLine {
-        column: Some(error.column()),
-        problem: RowProblem::Json(without_position(&error)),
+    let row = unique::parse(text).map_err(|fault| match fault {
+        Fault::Json(error) => BadLine {
+            column: Some(error.column()),
+            problem: RowProblem::Json(without_position(&error)),
+        },
+        Fault::Twice { key, column } => BadLine {
+            column: Some(column),
+            problem: RowProblem::KeyTwice { key },
+        },
     })?;
     content(row, rules).map_err(|Misfit { place, problem }| BadLine {
         column: place.column(text),
@@ -266,8 +273,10 @@ fn tools(row: &mut Map<String, Value>, rules: &Rules) -> Result<Option<Value>, M
         Misfit::wrong_type(place, found, expected)
     };
     let tools = match given {
-        Value::String(text) => serde_json::from_str(&text)
-            .map_err(|_| wrong(Place::of(key), "a text that is not JSON"))?,
+        Value::String(text) => unique::parse(&text).map_err(|fault| match fault {
+            Fault::Json(_) => wrong(Place::of(key), "a text that is not JSON"),
+            Fault::Twice { .. } => wrong(Place::of(key), "a JSON text with the same key twice"),
+        })?,
         other => other,
     };
     let Value::Array(list) = &tools else {

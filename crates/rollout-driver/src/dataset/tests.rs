@@ -187,6 +187,22 @@ fn errors_name_file_line_and_column() {
 }
 
 #[test]
+fn a_key_that_is_there_twice_is_an_error() {
+    let text = br#"{"prompt": "a", "label": 1, "prompt": "b"}
+{"prompt": "a", "metadata": {"id": 1, "more": [{"x": 1, "x": 2}]}}
+{"prompt": [{"role": "user", "content": "x", "role": "system"}]}
+{"prompt": "a", "tools": "[{\"type\": 1, \"type\": 2}]"}
+{"prompt": "a", "metadata": {"prompt": "b"}}
+"#;
+    insta::assert_snapshot!(errors(text, |_| {}), @r"
+    train.jsonl:1:29: the key `prompt` is here for the second time; remove one of the two
+    train.jsonl:2:57: the key `x` is here for the second time; remove one of the two
+    train.jsonl:3:46: the key `role` is here for the second time; remove one of the two
+    train.jsonl:4:26: `tools` is a JSON text with the same key twice, expected a list of tool specifications, or the JSON text of one
+    ");
+}
+
+#[test]
 fn errors_say_which_type_was_expected() {
     let text = br#"{"prompt": 7}
 {"prompt": ""}
