@@ -37,7 +37,7 @@ enum Command {
     /// they have to be in its vocabulary, and the ids of each kept response have to decode to its text, but for 32 bytes of a stop text at
     /// its end and text with half characters.
     ///
-    /// Not checked: the values of log-probabilities and rewards; prompt ids against the prompt; with any other tokenizer, ids against text; and
+    /// Not checked: prompts and labels against the data set; the values of log-probabilities and rewards; prompt ids against the prompt; with any other tokenizer, ids against text; and
     /// who wrote the files: somebody who changes a file and its hash in the manifest is found only by what changed. The output says
     /// which of this applied.
     #[command(verbatim_doc_comment)]

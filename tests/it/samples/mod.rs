@@ -213,6 +213,7 @@ fn verify_of_sound_samples() {
     checked: ids against the built-in tokenizer
     checked: the text of 4 of 4 kept responses against their ids; up to 32 bytes that an engine cuts off the end are let pass
     not checked: prompt ids against the prompt
+    not checked: prompts and labels against the data set, which is not in the output
     not checked: values of log-probabilities and rewards, and who wrote the files: the hashes are in the same directory
     out: the samples of job default/calculator, attempt 1 are sound
     ----- err
@@ -242,6 +243,7 @@ fn verify_names_file_line_and_field() {
     checked: ids against the built-in tokenizer
     checked: the text of 4 of 4 kept responses against their ids; up to 32 bytes that an engine cuts off the end are let pass
     not checked: prompt ids against the prompt
+    not checked: prompts and labels against the data set, which is not in the output
     not checked: values of log-probabilities and rewards, and who wrote the files: the hashes are in the same directory
     out: 5 problems in the samples of job default/calculator, attempt 1
     ----- err
@@ -326,6 +328,7 @@ fn samples_of_a_job_that_failed_later_are_sound_and_its_end_is_said() {
     checked: ids against the built-in tokenizer
     checked: the text of 2 of 2 kept responses against their ids; up to 32 bytes that an engine cuts off the end are let pass
     not checked: prompt ids against the prompt
+    not checked: prompts and labels against the data set, which is not in the output
     not checked: values of log-probabilities and rewards, and who wrote the files: the hashes are in the same directory
     the job ended with DeadlineExceeded: it took longer than 60 s
     out: the samples of job default/calculator, attempt 1 are sound

@@ -39,6 +39,8 @@ impl Scope {
                 ));
             }
         }
+        not_checked
+            .push("prompts and labels against the data set, which is not in the output".to_owned());
         not_checked.push(
             "values of log-probabilities and rewards, and who wrote the files: the hashes are in the same directory"
                 .to_owned(),
