@@ -4,7 +4,10 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::environment::Environment;
+use super::{
+    inputs::{Place, UserProcess},
+    workplace,
+};
 use crate::api::job::Agentic;
 
 /// A reason why an agent cannot run without a cluster.
@@ -16,6 +19,10 @@ pub(super) enum AgentError {
         "spec.generate.agentic.agent.container.template: without a cluster there are no images: give the container a `command` that runs on this machine"
     )]
     NoCommand,
+    #[error(
+        "spec.generate.agentic.agent.container.template: the word {0:?} of `command` and `args` has a NUL (\\0), which no argument can hold; remove it"
+    )]
+    Nul(String),
 }
 
 /// Where a function's files are on this machine.
@@ -29,7 +36,7 @@ pub(super) struct FunctionFiles<'a> {
 pub(super) fn arguments(
     agentic: &Agentic,
     files: &FunctionFiles<'_>,
-    environment: &Environment,
+    process: &UserProcess,
 ) -> Result<Vec<String>, AgentError> {
     let agent = &agentic.agent;
     if let Some(function) = &agent.function {
@@ -54,7 +61,13 @@ pub(super) fn arguments(
     }
     let words = command.into_iter().chain(texts(&container["args"]));
     let mut arguments = vec!["--".to_owned()];
-    arguments.extend(words.map(|word| environment.expand(word)));
+    arguments.extend(words.map(|word| process.environment.expand(word)));
+    if let Some(word) = arguments.iter().find(|word| word.contains('\0')) {
+        return Err(AgentError::Nul(word.clone()));
+    }
+    if let Place::Own { start } = &process.place {
+        arguments[1] = workplace::program(std::mem::take(&mut arguments[1]), start);
+    }
     Ok(arguments)
 }
 
@@ -67,7 +80,7 @@ fn texts(list: &Value) -> Vec<&str> {
 mod tests {
     use serde_json::json;
 
-    use super::*;
+    use super::{super::environment::Environment, *};
 
     fn of(agent: &Value) -> Result<Vec<String>, AgentError> {
         let agentic: Agentic = serde_json::from_value(json!({ "agent": agent })).unwrap();
@@ -76,7 +89,13 @@ mod tests {
             code: Some(Path::new("/code")),
             parameters: Path::new("/p.json"),
         };
-        arguments(&agentic, &files, &Environment::default())
+        let process = UserProcess {
+            environment: Environment::default(),
+            place: Place::Own {
+                start: "/home/me".into(),
+            },
+        };
+        arguments(&agentic, &files, &process)
     }
 
     #[test]
@@ -102,7 +121,13 @@ mod tests {
             json!({"name": "agent", "image": "i", "command": ["./agent"], "args": ["-v", "$(NO) $$(NO)"]}),
         ))
         .unwrap();
-        assert_eq!(arguments, ["--", "./agent", "-v", "$(NO) $(NO)"]);
+        assert_eq!(arguments, ["--", "/home/me/agent", "-v", "$(NO) $(NO)"]);
+        let nul = container(json!({"name": "agent", "image": "i", "command": ["a", "b\0"]}));
+        let refused = of(&nul).unwrap_err().to_string();
+        assert!(
+            refused.contains(r#"the word "b\0" of `command`"#),
+            "{refused}"
+        );
         let refused = of(&container(json!({"name": "agent", "image": "i"}))).unwrap_err();
         assert!(
             refused

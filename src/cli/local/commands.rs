@@ -14,10 +14,12 @@ use super::{
     agents::RouterUrls,
     control::Control,
     engines::{simulator_config, simulator_spec},
+    inputs::Place,
     last_word::LastWord,
     patience,
     service::Spec,
     setup::Setup,
+    workplace,
 };
 
 /// File of the driver's last word, below `.rollout`.
@@ -111,7 +113,10 @@ impl Setup {
             args,
             first_line: None,
             environment: Some(plugins.environment.clone()),
-            directory: plugins.directory.clone(),
+            directory: Some(match &plugins.place {
+                Place::Given(directory) => directory.clone(),
+                Place::Own { .. } => self.work.state.join(workplace::PLUGINS),
+            }),
             log: self.logs.join("plugins.log"),
             announces: false,
         })

@@ -6,11 +6,17 @@
 //! Caveats: what only a pod has (`fieldRef`, `resourceFieldRef`) is refused. Values are shown nowhere: not in an argument, a log or a
 //! file.
 
-use std::{collections::BTreeMap, ffi::OsString, fmt};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use rollout_agent::shim;
 use serde_json::Value;
 
+use super::workplace;
 use crate::api::{manifest::Manifests, references::Target};
 
 /// A variable that cannot be had.
@@ -38,6 +44,10 @@ pub(super) enum EnvironmentError {
         key: String,
     },
     #[error(
+        "{at}: the value of the variable {variable} has a NUL (\\0), which no variable can hold; remove it"
+    )]
+    Nul { at: String, variable: String },
+    #[error(
         "{at}: the variable {variable} comes from {source_kind}, which has no meaning without a cluster; write its value, or take it from a Secret or a ConfigMap"
     )]
     OnlyInAPod {
@@ -49,19 +59,40 @@ pub(super) enum EnvironmentError {
 
 /// Variables by name.
 #[derive(Clone, Default, PartialEq)]
-pub(super) struct Environment(BTreeMap<String, String>);
+pub(super) struct Environment {
+    variables: BTreeMap<String, String>,
+    /// Where relative paths in variables such as PATH start, for a process that works elsewhere.
+    start: Option<PathBuf>,
+}
 
 impl fmt::Debug for Environment {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_set().entries(self.0.keys()).finish()
+        formatter
+            .debug_set()
+            .entries(self.variables.keys())
+            .finish()
     }
 }
 
 impl Environment {
     /// Everything that a child gets: these, and the few of our own that pass.
     pub(super) fn of_child(&self) -> Vec<(OsString, OsString)> {
-        let given: Vec<_> = self.0.clone().into_iter().collect();
-        shim::clean_environment(std::env::vars_os(), false, &given)
+        let given: Vec<_> = self.variables.clone().into_iter().collect();
+        let mut all = shim::clean_environment(std::env::vars_os(), false, &given);
+        if let Some(start) = &self.start {
+            for (name, value) in &mut all {
+                *value = workplace::variable(name, std::mem::take(value), start);
+            }
+        }
+        all
+    }
+
+    /// The same for a process that works in another directory than `start`, which the user had in mind.
+    pub(super) fn meant_from(self, start: &Path) -> Self {
+        Self {
+            start: Some(start.to_owned()),
+            ..self
+        }
     }
 
     /// A text with its `$(NAME)`s replaced.
@@ -78,7 +109,7 @@ impl Environment {
                 expanded.push('$');
                 after
             } else if let Some((name, after)) = name {
-                match self.0.get(name) {
+                match self.variables.get(name) {
                     Some(value) => expanded.push_str(value),
                     None => expanded.extend(["$(", name, ")"]),
                 }
@@ -115,7 +146,7 @@ impl Objects<'_> {
             ] {
                 let at = format!("{at}.envFrom[{position}].{field}");
                 for (key, value) in self.whole(&source[field], target, &at)? {
-                    found.0.insert(format!("{prefix}{key}"), value);
+                    found.variables.insert(format!("{prefix}{key}"), value);
                 }
             }
         }
@@ -126,8 +157,14 @@ impl Objects<'_> {
                 Value::Null => Some(found.expand(variable["value"].as_str().unwrap_or_default())),
                 source => self.source(source, name, &at)?,
             };
+            if value.as_ref().is_some_and(|value| value.contains('\0')) {
+                return Err(EnvironmentError::Nul {
+                    at: at.replace(".valueFrom", ".value"),
+                    variable: name.to_owned(),
+                });
+            }
             if let Some(value) = value {
-                found.0.insert(name.to_owned(), value);
+                found.variables.insert(name.to_owned(), value);
             }
         }
         Ok(found)
@@ -287,7 +324,7 @@ data: {LEVEL: "3", url: "http://x/$(LEVEL)"}
         };
         let found = objects.environment(container, "c");
         found
-            .map(|found| found.0.into_iter().collect())
+            .map(|found| found.variables.into_iter().collect())
             .map_err(|error| error.to_string())
     }
 
@@ -343,6 +380,11 @@ data: {LEVEL: "3", url: "http://x/$(LEVEL)"}
             let said = from(source).unwrap_err();
             assert!(said.contains(problem), "{said}");
         }
+        let said = of(&json!({"env": [{"name": "A", "value": "a\0"}]})).unwrap_err();
+        assert_eq!(
+            said,
+            "c.env[0].value: the value of the variable A has a NUL (\\0), which no variable can hold; remove it"
+        );
         let said = of(&json!({"envFrom": [{"secretRef": {"name": "gone"}}]})).unwrap_err();
         assert!(
             said.starts_with("c.envFrom[0].secretRef: no Secret 'gone'"),
@@ -352,7 +394,10 @@ data: {LEVEL: "3", url: "http://x/$(LEVEL)"}
 
     #[test]
     fn values_are_not_shown() {
-        let secret = Environment([("KEY".to_owned(), "hidden".to_owned())].into());
+        let secret = Environment {
+            variables: [("KEY".to_owned(), "hidden".to_owned())].into(),
+            start: None,
+        };
         assert_eq!(format!("{secret:?}"), r#"{"KEY"}"#);
     }
 }

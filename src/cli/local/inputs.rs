@@ -61,6 +61,8 @@ pub(super) enum InputError {
     },
     #[error("spec.suspend: a suspended job does not run; remove suspend: true to run it here")]
     Suspended,
+    #[error("the current directory cannot be told; change to one that is there")]
+    Nowhere(#[source] io::Error),
     #[error(
         "{at}.workingDir: there is no directory {path} on this machine; make it, or remove workingDir"
     )]
@@ -111,12 +113,20 @@ pub(super) enum Code {
     Files(BTreeMap<String, Vec<u8>>),
 }
 
+/// Where a process that runs the user's code works.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Place {
+    /// In its `workingDir`.
+    Given(PathBuf),
+    /// In a directory of its own; its words mean what they mean here, where `local` was started.
+    Own { start: PathBuf },
+}
+
 /// What a container's fields say about a process that runs the user's code.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct UserProcess {
     pub(super) environment: Environment,
-    /// Its `workingDir`; none: ours.
-    pub(super) directory: Option<PathBuf>,
+    pub(super) place: Place,
 }
 
 /// Everything that a run needs to know.
@@ -195,7 +205,7 @@ pub(super) fn resolve(
         agentic.and_then(|agentic| agentic.agent.own_container("spec.generate.agentic.agent"));
     let agent_process = match agent_container {
         Some((at, container)) => process(objects, container, &at)?,
-        None => UserProcess::default(),
+        None => process(objects, &Value::Null, "spec.generate.agentic.agent")?,
     };
     let plugin_process = match &spec.plugins {
         Some(plugins) => Some(process(objects, &plugins.own_container(), "spec.plugins")?),
@@ -281,9 +291,17 @@ fn process(objects: Objects<'_>, container: &Value, at: &str) -> Result<UserProc
                 path: path.to_owned(),
             })
     });
+    let environment = objects.environment(container, at)?;
+    if let Some(directory) = directory.transpose()? {
+        return Ok(UserProcess {
+            environment,
+            place: Place::Given(directory),
+        });
+    }
+    let start = std::env::current_dir().map_err(InputError::Nowhere)?;
     Ok(UserProcess {
-        environment: objects.environment(container, at)?,
-        directory: directory.transpose()?,
+        environment: environment.meant_from(&start),
+        place: Place::Own { start },
     })
 }
 

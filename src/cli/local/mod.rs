@@ -28,6 +28,7 @@ mod setup;
 mod tokenizer;
 mod waiting;
 mod workdir;
+mod workplace;
 
 use std::{path::PathBuf, process::ExitCode};
 

@@ -8,8 +8,10 @@ use tokio_util::sync::CancellationToken;
 use super::{
     control::Control,
     environment::Environment,
+    inputs::Place,
     secrets::Secrets,
     service::{Process, Spec},
+    workplace,
 };
 
 /// How long a launcher may take to end after its shim, and the other way round.
@@ -36,8 +38,9 @@ pub(super) struct Pods {
     pub(super) agent: Vec<String>,
     /// The agent's variables.
     pub(super) environment: Environment,
-    /// Where the agent runs; none: where we do.
-    pub(super) working_directory: Option<PathBuf>,
+    pub(super) place: Place,
+    /// Directory under which each pod without a `workingDir` has one to work in.
+    pub(super) workplaces: PathBuf,
     /// What is loaded before a session can start, for messages; a command needs no loading.
     pub(super) loads: Option<String>,
     /// Secrets of this run.
@@ -71,10 +74,22 @@ impl Pod<'_> {
         tokio::fs::create_dir_all(&directory)
             .await
             .with_context(|| format!("make {}", directory.display()))?;
+        let workplace = self.workplace();
+        if let Some(workplace) = &workplace {
+            workplace::make(workplace)
+                .await
+                .with_context(|| format!("make {} empty", workplace.display()))?;
+        }
         let ended = self.processes().await;
         let removed = tokio::fs::remove_dir_all(&directory)
             .await
             .with_context(|| format!("remove {}", directory.display()));
+        if let Some(workplace) = &workplace
+            && let Err(error) = workplace::remove(workplace).await
+        {
+            // An agent may have made it unwritable; the end of the run tries again.
+            tracing::debug!(directory = %workplace.display(), %error, "what an agent wrote stays for now");
+        }
         ended.and(removed)
     }
 
@@ -120,6 +135,14 @@ impl Pod<'_> {
 
     fn directory(&self) -> PathBuf {
         self.pods.directory.join(self.name())
+    }
+
+    /// Its own directory to work in, unless the manifest names one.
+    fn workplace(&self) -> Option<PathBuf> {
+        match self.pods.place {
+            Place::Given(_) => None,
+            Place::Own { .. } => Some(self.pods.workplaces.join(self.name())),
+        }
     }
 
     fn launcher(&self) -> Spec {
@@ -175,7 +198,10 @@ impl Pod<'_> {
             args,
             first_line: None,
             environment: Some(self.pods.environment.clone()),
-            directory: self.pods.working_directory.clone(),
+            directory: match &self.pods.place {
+                Place::Given(directory) => Some(directory.clone()),
+                Place::Own { .. } => self.workplace(),
+            },
             log: self.pods.log(self.slot),
             announces: false,
         }

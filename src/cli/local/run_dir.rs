@@ -21,8 +21,9 @@ pub(super) struct RunDir {
 
 impl RunDir {
     /// A path that nobody can guess, for [`RunDir::create`].
-    pub(super) fn new_path(random: &str) -> PathBuf {
-        std::env::temp_dir().join(format!("{PREFIX}{random}"))
+    pub(super) fn new_path(random: &str) -> io::Result<PathBuf> {
+        // Children work elsewhere, and a TMPDIR may be relative.
+        std::path::absolute(std::env::temp_dir().join(format!("{PREFIX}{random}")))
     }
 
     pub(super) fn create(path: PathBuf) -> io::Result<Self> {

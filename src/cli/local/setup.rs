@@ -15,13 +15,14 @@ use super::{
     commands::LAST_WORD,
     engine_check,
     engines::{self, EngineFiles},
-    inputs::{self, Code, Content, Inputs},
+    inputs::{self, Code, Content, Inputs, Place},
     pod::Pods,
     progress::say,
     python,
     secrets::Secrets,
     tokenizer,
     workdir::{Job, WorkDir, shown},
+    workplace,
 };
 use crate::api::{
     job::Output,
@@ -29,6 +30,7 @@ use crate::api::{
     support::Context as Target,
     values::ConfigMapKeyRef,
 };
+use crate::cli::printable::printable_line;
 
 /// A job that is ready to be started.
 pub(super) struct Setup {
@@ -80,6 +82,7 @@ pub(super) async fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
         .write(work.run.path())
         .context("write the run's secrets")?;
     let logs = work.directory("logs")?;
+    work.directory(workplace::PLUGINS)?;
     if let Some(place) = inputs.spec.output.as_ref().and_then(place_of) {
         let output = shown(&work.output);
         say(&format!(
@@ -180,13 +183,13 @@ fn read_inputs(args: &Args) -> anyhow::Result<Option<Inputs>> {
         Ok(manifests) => manifests,
         Err(rejected) => {
             for finding in &rejected.findings {
-                say(&finding.to_string());
+                say(&printable_line(&finding.to_string()));
             }
             return Ok(None);
         }
     };
     for warning in &manifests.warnings {
-        say(&warning.to_string());
+        say(&printable_line(&warning.to_string()));
     }
     let volumes = args.volumes.iter().cloned().collect();
     Ok(Some(inputs::resolve(
@@ -265,7 +268,13 @@ fn pods(
         code,
         parameters: &parameters,
     };
-    let agent = agent_command::arguments(agentic, &files, &inputs.agent_process.environment)?;
+    let process = &inputs.agent_process;
+    let agent = agent_command::arguments(agentic, &files, process)?;
+    if let Place::Own { start } = &process.place
+        && agentic.agent.function.is_none()
+    {
+        say_what_is_left_behind(&agent, start);
+    }
     let slots = args.pods.min(sessions_at_once(inputs));
     Ok(Some(Pods {
         program: program.to_owned(),
@@ -276,8 +285,9 @@ fn pods(
         directory: work.run.path().to_owned(),
         logs: logs.to_owned(),
         agent,
-        environment: inputs.agent_process.environment.clone(),
-        working_directory: inputs.agent_process.directory.clone(),
+        environment: process.environment.clone(),
+        place: process.place.clone(),
+        workplaces: work.state.join(workplace::AGENTS),
         loads: agentic
             .agent
             .function
@@ -285,6 +295,16 @@ fn pods(
             .map(|function| module(&function.path.0, code)),
         secrets: secrets.clone(),
     }))
+}
+
+/// A command's arguments that are files here, where its process does not work.
+fn say_what_is_left_behind(words: &[String], start: &Path) {
+    for word in workplace::left_behind(words, start) {
+        say(&format!(
+            "note: the agent works in a directory of its own, where there is no {word}; write {}, or set the container's workingDir",
+            start.join(word).display()
+        ));
+    }
 }
 
 /// The file of the module of `module.function` where it is among the job's own, else its name.

@@ -5,6 +5,7 @@
 //! DIR/.rollout/       job.json    whose directory this is, and the spec it started with
 //!                     lock        held while a run is going on
 //!                     ledger/  dataset.jsonl  code/  logs/
+//!                     agents/  plugins/    where the user's processes work, while a run is going on
 //! ```
 //!
 //! Sockets and secrets live in a short-lived directory of their own ([`super::run_dir`]).
@@ -21,6 +22,7 @@ use serde_json::Value;
 use super::{
     run_dir::{self, RunDir},
     secrets::Secrets,
+    workplace,
 };
 
 /// Members of a job's spec that may change after it started.
@@ -41,6 +43,10 @@ const UNFROZEN: [&str; 9] = [
 pub(super) enum WorkDirError {
     #[error("{path}")]
     Io { path: String, source: io::Error },
+    #[error(
+        "no space left to write {path}: nothing of it was written; free some, the same command goes on where it was"
+    )]
+    NoSpace { path: String, source: io::Error },
     #[error("{path} is in use by another run")]
     InUse { path: String },
     #[error("{path} is not readable as the record of a run: {problem}; take another --output")]
@@ -105,6 +111,7 @@ pub(super) struct WorkDir {
 
 impl Drop for WorkDir {
     fn drop(&mut self) {
+        clear_workplaces(&self.state);
         run_dir::remove_stale(std::mem::take(&mut self.left));
     }
 }
@@ -151,7 +158,8 @@ impl WorkDir {
                 run_directories: Vec::new(),
             },
         };
-        let run = RunDir::new_path(&Secrets::random_uid());
+        clear_workplaces(&state);
+        let run = RunDir::new_path(&Secrets::random_uid()).map_err(at(&state))?;
         let left = run_dir::remove_stale(std::mem::take(&mut stamp.run_directories));
         stamp.run_directories.clone_from(&left);
         stamp.run_directories.push(run.clone());
@@ -197,9 +205,26 @@ pub(super) fn shown(path: &Path) -> std::path::Display<'_> {
     }
 }
 
+/// Removes what the user's processes wrote beside the output. They are gone, or about to be: what cannot be removed stays until the next start.
+fn clear_workplaces(state: &Path) {
+    for name in [workplace::AGENTS, workplace::PLUGINS] {
+        let directory = state.join(name);
+        if let Err(error) = fs::remove_dir_all(&directory)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(directory = %directory.display(), %error, "what agents or plug-ins wrote cannot be removed");
+        }
+    }
+}
+
 fn at(path: &Path) -> impl FnOnce(io::Error) -> WorkDirError {
     let path = path.display().to_string();
-    move |source| WorkDirError::Io { path, source }
+    move |source: io::Error| match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            WorkDirError::NoSpace { path, source }
+        }
+        _ => WorkDirError::Io { path, source },
+    }
 }
 
 fn refuse_foreign_files(output: &Path) -> Result<(), WorkDirError> {
@@ -291,11 +316,14 @@ fn write_whole(path: &Path, content: &[u8]) -> Result<(), WorkDirError> {
         fs::create_dir_all(parent).map_err(at(parent))?;
     }
     let temporary = path.with_extension("tmp");
-    let mut file = File::create(&temporary).map_err(at(&temporary))?;
-    file.write_all(content)
-        .and_then(|()| file.sync_all())
-        .map_err(at(&temporary))?;
-    fs::rename(&temporary, path).map_err(at(path))
+    let written = File::create(&temporary)
+        .and_then(|mut file| file.write_all(content).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&temporary, path));
+    written.map_err(|error| {
+        // A part of a file that takes up what space there is; it is replaced anyway when it cannot be removed.
+        drop(fs::remove_file(&temporary));
+        at(path)(error)
+    })
 }
 
 #[cfg(test)]

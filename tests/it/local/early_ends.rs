@@ -147,6 +147,16 @@ async fn no_space_for_the_ledger() {
 }
 
 #[tokio::test]
+async fn no_space_for_the_data_set() {
+    let home = tempdir();
+    let output = home.path().join("out");
+    let run = Run::start_on_a_full_disk(6, MATH, &output);
+    insta::assert_snapshot!(failed(home.path(), run).await, @"error: no space left to write HOME/out/.rollout/dataset.jsonl: nothing of it was written; free some, the same command goes on where it was: File too large (os error 27)");
+    assert!(!output.join(".rollout/dataset.tmp").exists());
+    assert_eq!(Run::start(MATH, &output).end().await.code, Some(0));
+}
+
+#[tokio::test]
 async fn an_output_directory_of_another_job() {
     let job = Finished::job().await;
     let stamp = job.path(".rollout/output.json");

@@ -8,6 +8,7 @@ mod outages;
 mod plugins;
 mod refused;
 mod run;
+mod workplaces;
 
 use std::{path::Path, time::Duration};
 
@@ -98,10 +99,12 @@ async fn killed_twice_on_the_way_it_ends_with_whole_samples() {
     let home = tempdir();
     let output = home.path().join("out");
     let mut directories = Vec::new();
+    let workplaces = output.join(".rollout/agents");
     for _ in 0..2 {
         let mut run = Run::start(AGENT, &output);
         run.wait_for_talk("sessions running").await;
         directories.extend(run::run_directories(&output));
+        assert!(workplaces.exists());
         run.kill(Signal::SIGKILL).await;
     }
     let ended = Run::start(AGENT, &output).end().await;
@@ -112,6 +115,7 @@ async fn killed_twice_on_the_way_it_ends_with_whole_samples() {
     for directory in directories {
         assert!(!directory.exists(), "{} is left", directory.display());
     }
+    assert!(!workplaces.exists());
 }
 
 #[tokio::test]

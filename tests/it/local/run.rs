@@ -53,6 +53,19 @@ impl Run {
         Self::spawn(Command::new(OPERATOR), manifest, output, more)
     }
 
+    pub(super) fn start_in(
+        directory: &Path,
+        variables: &[(&str, &str)],
+        manifest: &str,
+        output: &Path,
+    ) -> Self {
+        let mut command = Command::new(OPERATOR);
+        command
+            .current_dir(directory)
+            .envs(variables.iter().copied());
+        Self::spawn(command, manifest, output, &[])
+    }
+
     /// A limit on the size of files stands for a full disk.
     pub(super) fn start_on_a_full_disk(kibibytes: u32, manifest: &str, output: &Path) -> Self {
         let script = format!("trap '' XFSZ; ulimit -f {kibibytes}; exec \"$0\" \"$@\"");
