@@ -42,7 +42,7 @@ pub fn job(spec: &RolloutJobSpec, context: Context) -> Vec<Violation> {
             "recorded choices of sparse attention",
         );
     }
-    found.dataset(&spec.dataset, context);
+    found.dataset(&spec.dataset);
     found.rollout(&spec.rollout);
     let generate = &spec.generate;
     found.when(
@@ -103,12 +103,7 @@ impl Unsupported {
         }
     }
 
-    fn dataset(&mut self, dataset: &Dataset, context: Context) {
-        self.when(
-            dataset.persistent_volume_claim.is_some() && context == Context::Cluster,
-            "dataset.persistentVolumeClaim",
-            "a data set on a volume; use configMap, inline or a file:// url",
-        );
+    fn dataset(&mut self, dataset: &Dataset) {
         let remote = dataset
             .url
             .as_ref()
@@ -116,7 +111,7 @@ impl Unsupported {
         self.when(
             remote,
             "dataset.url",
-            "a data set in object storage; use a file:// url",
+            "a data set that is downloaded; use persistentVolumeClaim, configMap or a file:// url",
         );
         self.when(
             dataset.plugin.is_some(),
@@ -128,16 +123,23 @@ impl Unsupported {
             "dataset.format",
             "Parquet; use Jsonl",
         );
-        let extension = dataset.url.as_deref().and_then(|url| {
-            [".parquet", ".gz", ".zst"]
-                .into_iter()
-                .find(|end| url.ends_with(end))
-        });
-        self.when(
-            extension.is_some(),
-            "dataset.url",
-            "a compressed or Parquet data set; use plain JSONL",
-        );
+        let claim = dataset.persistent_volume_claim.as_ref();
+        let map = dataset.config_map.as_ref();
+        for (field, file) in [
+            ("dataset.url", dataset.url.as_ref()),
+            (
+                "dataset.persistentVolumeClaim.path",
+                claim.and_then(|claim| claim.path.as_ref()),
+            ),
+            ("dataset.configMap.key", map.map(|map| &map.key)),
+        ] {
+            let ends = [".parquet", ".gz", ".zst"];
+            self.when(
+                file.is_some_and(|file| ends.iter().any(|end| file.ends_with(end))),
+                field,
+                "a compressed or Parquet data set; use plain JSONL",
+            );
+        }
         self.when(
             dataset.multimodal_keys.is_some(),
             "dataset.multimodalKeys",
