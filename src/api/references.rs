@@ -160,8 +160,11 @@ impl References {
             self.hub(source.hugging_face.as_ref(), &format!("{at}.huggingFace"));
         }
         if let Some(external) = &spec.external {
-            let at = format!("{at}.external.apiKeySecretRef");
-            self.secret_key(external.api_key_secret_ref.as_ref(), &at);
+            let at = format!("{at}.external");
+            let key = external.api_key_secret_ref.as_ref();
+            self.secret_key(key, &format!("{at}.apiKeySecretRef"));
+            let ca = external.tls.as_ref().map(|tls| &tls.ca_config_map_key_ref);
+            self.config_map_key(ca, &format!("{at}.tls.caConfigMapKeyRef"));
         }
         if let Some(tokenizer) = &spec.tokenizer {
             let at = format!("{at}.tokenizer");

@@ -272,15 +272,6 @@ impl Unsupported {
             "idle",
             "scaling an unused pool to zero",
         );
-        let is_encrypted = pool.external.as_ref().is_some_and(|external| {
-            let mut urls = external.urls.iter();
-            urls.any(|url| url.starts_with("https://"))
-        });
-        self.when(
-            is_encrypted,
-            "external.urls",
-            "engines behind https; use their http address, or that of a proxy within the cluster",
-        );
         if let Some(engine) = &pool.engine {
             self.engine(engine);
         }

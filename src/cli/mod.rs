@@ -15,6 +15,7 @@ mod printable;
 mod router;
 mod samples;
 mod simulate_engine;
+mod survey;
 mod validate;
 
 use std::process::ExitCode;
@@ -51,6 +52,8 @@ enum Command {
     Agent(agent::Args),
     /// Runs beside an engine: its state, its drain, its tokenizer's files.
     EngineSidecar(engine_sidecar::Args),
+    /// Asks external engines with their key what they are and what they can do.
+    Survey(survey::Args),
     /// Makes the operator's own key in a Secret, once; runs before the controller.
     Key(key::Args),
     /// Runs the Python plug-in host beside the driver.
@@ -69,6 +72,7 @@ impl Command {
             | Self::Driver(_)
             | Self::Agent(_)
             | Self::EngineSidecar(_)
+            | Self::Survey(_)
             | Self::Key(_)
             | Self::Plugins(_) => "info",
         }
@@ -96,6 +100,7 @@ pub async fn main() -> ExitCode {
         Command::Driver(args) => driver::run(args).await,
         Command::Agent(args) => agent::run(args).await,
         Command::EngineSidecar(args) => engine_sidecar::run(args).await,
+        Command::Survey(args) => survey::run(args).await,
         Command::Key(args) => key::run(args).await,
         Command::Plugins(args) => plugins::run(args).await,
     };

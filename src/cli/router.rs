@@ -4,13 +4,18 @@ use std::net::SocketAddr;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
+use engine_http::Trust;
 use rollout_router::{Config, Listeners, Router};
 use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+
+/// How long a Service still sends clients to a router that leaves.
+const QUIET: Duration = Duration::from_secs(5);
 
 /// Runs the session router in front of the engines of one pool.
 ///
@@ -66,6 +71,10 @@ struct Settings {
     #[arg(long, value_name = "FILE")]
     engine_key_file: Option<PathBuf>,
 
+    /// File with the CAs that may vouch for engines behind https, as PEM text; read once [default: those that browsers trust].
+    #[arg(long, value_name = "FILE")]
+    engine_ca_file: Option<PathBuf>,
+
     /// What agents put before `/sessions/<id>` [default: the address of the agents' port].
     #[arg(long, value_name = "URL")]
     advertise_url: Option<String>,
@@ -118,6 +127,11 @@ struct Settings {
     #[arg(long, value_name = "SECONDS")]
     engine_silence_seconds: Option<NonZero<u64>>,
 
+    /// Seconds in which a router that gets SIGTERM goes on, until nothing is in flight, while others stay in front of the same engines
+    /// [default: 0].
+    #[arg(long, value_name = "SECONDS")]
+    leave_seconds: Option<u64>,
+
     /// Seconds in which everything is ended and answered when the router is told to stop [default: 10].
     #[arg(long, value_name = "SECONDS")]
     shutdown_seconds: Option<u64>,
@@ -138,6 +152,7 @@ impl Settings {
             control_token_file: self.control_token_file.or(file.control_token_file),
             claim_secret_file: self.claim_secret_file.or(file.claim_secret_file),
             engine_key_file: self.engine_key_file.or(file.engine_key_file),
+            engine_ca_file: self.engine_ca_file.or(file.engine_ca_file),
             advertise_url: self.advertise_url.or(file.advertise_url),
             job: self.job.or(file.job),
             require_session_token: self.require_session_token || file.require_session_token,
@@ -151,6 +166,7 @@ impl Settings {
             heartbeat_seconds: self.heartbeat_seconds.or(file.heartbeat_seconds),
             first_byte_seconds: self.first_byte_seconds.or(file.first_byte_seconds),
             engine_silence_seconds: self.engine_silence_seconds.or(file.engine_silence_seconds),
+            leave_seconds: self.leave_seconds.or(file.leave_seconds),
             shutdown_seconds: self.shutdown_seconds.or(file.shutdown_seconds),
         }
     }
@@ -164,6 +180,9 @@ impl Settings {
         config.control_token = secret(&self.control_token_file)?;
         config.claim_secret = secret(&self.claim_secret_file)?;
         config.engine_key = secret(&self.engine_key_file)?;
+        if let Some(file) = &self.engine_ca_file {
+            config.engine_trust = engine_ca(file)?;
+        }
         config.advertise_url.clone_from(&self.advertise_url);
         config.job.clone_from(&self.job);
         config.require_session_token = self.require_session_token;
@@ -205,6 +224,13 @@ fn read_secret(file: &Path) -> anyhow::Result<String> {
     Ok(secret)
 }
 
+/// The CAs in a file, and no others.
+pub(super) fn engine_ca(file: &Path) -> anyhow::Result<Trust> {
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("cannot read the CA in {}", file.display()))?;
+    Trust::only(&text).with_context(|| format!("{} is no CA", file.display()))
+}
+
 /// Runs the sub-command.
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let settings = match &args.config {
@@ -227,9 +253,10 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let control = listeners.control.local_addr()?;
     announce(agents, control)?;
     let cancel = CancellationToken::new();
+    let leave = Duration::from_secs(settings.leave_seconds.unwrap_or_default());
     tokio::select! {
         served = router.serve(listeners, cancel.clone()) => served?,
-        () = stop(args.exit_with_stdin, &cancel) => {}
+        () = stop(args.exit_with_stdin, leave, &router, &cancel) => {}
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -250,7 +277,7 @@ fn announce(agents: SocketAddr, control: SocketAddr) -> anyhow::Result<()> {
 }
 
 /// Cancels when somebody asks for it. Never ends by itself: the server ends.
-async fn stop(with_stdin: bool, cancel: &CancellationToken) {
+async fn stop(with_stdin: bool, leave: Duration, router: &Router, cancel: &CancellationToken) {
     let terminate = async {
         match signal(SignalKind::terminate()) {
             Ok(mut signal) => drop(signal.recv().await),
@@ -270,7 +297,7 @@ async fn stop(with_stdin: bool, cancel: &CancellationToken) {
         let _ = wait.await;
     };
     tokio::select! {
-        () = terminate => {}
+        () = terminate => router.leave(QUIET.min(leave), leave).await,
         _ = tokio::signal::ctrl_c() => {}
         () = stdin_closed => {}
     }
@@ -295,6 +322,28 @@ mod tests {
         assert_eq!(service(&format!("engineService: {name}")).unwrap(), name);
         let wrong = service("engineService: http://engines:30000").unwrap_err();
         assert!(wrong.contains("write HOST:PORT"), "{wrong}");
+    }
+
+    #[test]
+    fn a_file_that_is_no_ca_is_told() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let settings = |path: &std::path::Path| Settings {
+            engines: vec!["https://engine".to_owned()],
+            engine_ca_file: Some(path.to_owned()),
+            ..Settings::default()
+        };
+        let told =
+            |path: &std::path::Path| format!("{:#}", settings(path).to_config().unwrap_err());
+        let empty = told(file.path());
+        assert!(
+            empty.contains("is no CA: there is no certificate in it"),
+            "{empty}"
+        );
+        let gone = told(std::path::Path::new("/no/such/file"));
+        assert!(
+            gone.starts_with("cannot read the CA in /no/such/file"),
+            "{gone}"
+        );
     }
 
     #[test]

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::Error;
 use super::manager::Shared;
 use super::part::{self, Part, Starting, Stores, all, filled, typed};
-use super::pool::{Context, OfPool, PoolReconciler, Surveys};
+use super::pool::{Context, OfPool, PoolReconciler, States, Surveys};
 use super::runtime::apply::Applier;
 use super::runtime::calls::Calls;
 use super::runtime::children::Children;
@@ -29,6 +29,7 @@ use super::runtime::watching::{Seen, Watch};
 use crate::api::job::RolloutJob;
 use crate::api::meta::{self, field_managers, labels};
 use crate::api::pool::SGLangPool;
+use crate::resources::labels::Component;
 
 type Pool = DeserializeGuard<SGLangPool>;
 type Job = DeserializeGuard<RolloutJob>;
@@ -74,12 +75,8 @@ impl Pools {
             });
         }
         let filled = filled(children.clone(), pods.clone(), jobs.clone()).boxed();
-        let surveys = Surveys::new().map_err(|error| {
-            let error = kube::Error::Service(error.into());
-            Error::call("make", "a client for external engines", error)
-        })?;
         let roots = Roots::of(&parts);
-        let context = context(shared, children, pods, jobs, roots, surveys);
+        let context = context(shared, children, pods, jobs, roots);
         let reconciler = Arc::new(PoolReconciler::new(context));
         Ok(Self {
             frame: Frame::new(meta::POOL_KIND, Arc::clone(&shared.metrics)),
@@ -155,7 +152,10 @@ fn ours() -> String {
 
 fn pool_of(job: &Job) -> Option<(String, String)> {
     let job = job.0.as_ref().ok()?;
-    let reference = job.spec.pool_ref.as_ref()?;
+    let Some(reference) = &job.spec.pool_ref else {
+        // A pool of its own has its name.
+        return Some((job.namespace()?, job.name_any()));
+    };
     let namespace = reference.namespace.clone().or_else(|| job.namespace())?;
     Some((namespace, reference.name.clone()))
 }
@@ -192,7 +192,6 @@ fn context(
     pods: Stores<Pod>,
     jobs: Stores<Job>,
     roots: Roots,
-    surveys: Surveys,
 ) -> Context {
     let calls = Calls::new(shared.client.clone(), shared.leadership.clone());
     let metrics = Arc::clone(&shared.metrics);
@@ -200,19 +199,8 @@ fn context(
         applier: Applier::new(calls.clone(), field_managers::POOL, Arc::clone(&metrics)),
         calls,
         children,
-        pods: Box::new(move |namespace, pool| {
-            let stores = pods.iter().map(|(_, store)| store);
-            stores
-                .flat_map(|store| {
-                    store.state_filter(|pod: &Pod| {
-                        pod.metadata.namespace.as_deref() == Some(namespace)
-                            && pod.labels().get(labels::POOL).map(String::as_str) == Some(pool)
-                            && pod.labels().get(labels::COMPONENT).map(String::as_str)
-                                == Some("engine")
-                    })
-                })
-                .collect()
-        }),
+        survey_pods: of_component(pods.clone(), Component::Survey),
+        pods: of_component(pods, Component::Engine),
         bound_jobs: Box::new(move |namespace, pool| {
             let bound = jobs.iter().flat_map(|(_, store)| {
                 store.state_filter(|job: &Job| is_bound(job, namespace, pool))
@@ -221,7 +209,8 @@ fn context(
         }),
         there: Arc::new(roots.there),
         queue: Arc::new(roots.queue),
-        surveys,
+        surveys: Surveys::default(),
+        states: States::default(),
         rendering: shared.settings.rendering.clone(),
         key: shared.settings.key.clone(),
         teller: Teller::new(
@@ -231,6 +220,23 @@ fn context(
             metrics,
         ),
     }
+}
+
+/// A pool's Pods of one component.
+fn of_component(pods: Stores<Pod>, component: Component) -> OfPool<Vec<Arc<Pod>>> {
+    Box::new(move |namespace, pool| {
+        let stores = pods.iter().map(|(_, store)| store);
+        stores
+            .flat_map(|store| {
+                store.state_filter(|pod: &Pod| {
+                    let label = |name| pod.labels().get(name).map(String::as_str);
+                    pod.metadata.namespace.as_deref() == Some(namespace)
+                        && label(labels::POOL) == Some(pool)
+                        && label(labels::COMPONENT) == Some(component.value())
+                })
+            })
+            .collect()
+    })
 }
 
 fn is_bound(job: &Job, namespace: &str, pool: &str) -> bool {

@@ -13,6 +13,8 @@ pub enum Component {
     Engine,
     /// A pool's router.
     Router,
+    /// Who asks a pool's external engines with their key.
+    Survey,
     /// A job's driver, with its router.
     Driver,
     /// An agent.
@@ -25,6 +27,7 @@ impl Component {
         match self {
             Self::Engine => "engine",
             Self::Router => "router",
+            Self::Survey => "survey",
             Self::Driver => "driver",
             Self::Agent => "agent",
         }

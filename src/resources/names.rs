@@ -32,6 +32,11 @@ pub fn simulator(pool: &str) -> String {
     fit(pool, "-simulator")
 }
 
+/// The Deployment that asks a pool's external engines with their key.
+pub fn survey(pool: &str) -> String {
+    fit(pool, "-survey")
+}
+
 /// Deployment and Service of a pool's router.
 pub fn router(pool: &str) -> String {
     fit(pool, "-router")

@@ -74,6 +74,16 @@ pub(super) fn secret_keys(name: &str, keys: &[&str]) -> Value {
     json!({"secret": {"secretName": name, "items": items(keys)}})
 }
 
+/// A source whose absence is no reason to wait: whoever reads it says what is missing.
+pub(super) fn optional(mut source: Value) -> Value {
+    for kind in ["secret", "configMap"] {
+        if let Some(source) = source.get_mut(kind) {
+            source["optional"] = json!(true);
+        }
+    }
+    source
+}
+
 fn items(keys: &[&str]) -> Vec<Value> {
     keys.iter()
         .map(|key| json!({"key": key, "path": key}))

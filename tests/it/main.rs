@@ -2,6 +2,11 @@
 
 #[cfg(test)]
 mod api;
+// A CA and servers for the tests of several crates.
+#[cfg(test)]
+#[expect(dead_code, reason = "these tests need less of it")]
+#[path = "../../crates/engine-http/tests/it/authority.rs"]
+mod authority;
 #[cfg(test)]
 mod controllers;
 #[cfg(test)]

@@ -33,6 +33,7 @@ mod headers;
 mod id;
 mod jobs;
 mod last_call;
+mod leave;
 mod metrics;
 mod relay;
 mod route;

@@ -18,6 +18,7 @@ use crate::headers;
 use crate::id::HexId;
 use crate::jobs::Jobs;
 use crate::last_call::LastCall;
+use crate::leave::Leaving;
 use crate::metrics::Metrics;
 use crate::route::Listener;
 use crate::service::Service;
@@ -45,6 +46,7 @@ pub(crate) struct Inner {
     pub(crate) metrics: Metrics,
     pub(crate) tasks: TaskTracker,
     pub(crate) stopping: CancellationToken,
+    pub(crate) leaving: Leaving,
     pub(crate) last_call: Arc<LastCall>,
     advertised: OnceLock<String>,
 }
@@ -81,6 +83,7 @@ impl Router {
             jobs: Jobs::default(),
             metrics: Metrics::new(),
             stopping,
+            leaving: Leaving::default(),
             last_call,
             advertised,
             engines,

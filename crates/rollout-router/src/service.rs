@@ -44,13 +44,15 @@ impl Service {
             answer = self.serve(&parts, body) => answer,
             () = self.inner.last_call.closing() => Err(ApiError::router_stops()),
         };
-        match answer {
+        let mut response = match answer {
             Ok(response) => response,
             Err(error) => {
                 self.inner.metrics.refused(error.code());
                 Reply::from(&error).into_response()
             }
-        }
+        };
+        self.inner.leaving.mark(response.headers_mut());
+        response
     }
 
     async fn serve<B>(&self, parts: &Parts, body: B) -> Result<Response<Body>, ApiError>

@@ -19,7 +19,7 @@ use super::values::int;
 
 pub use disaggregation::{Disaggregation, DisaggregationSide};
 pub use engine::{ChatTemplate, Engine, Parallelism};
-pub use external::{External, ExternalService};
+pub use external::{External, ExternalService, ExternalTls};
 pub use model::{ImageSource, Model, ModelClaim, ModelSource, PullPolicy};
 pub use router::{Router, RoutingPolicy};
 pub use simulator::{

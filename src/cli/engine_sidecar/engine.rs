@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use reqwest::Method;
 use sglang_client::{Backoff, Client, ClientError, ClientOptions};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OnceCell};
 use tokio::time::Instant;
 
 use super::drain::Seen;
@@ -22,6 +22,8 @@ pub(super) struct Known {
     pub(super) version: Option<String>,
     /// Whether it is paused; SGLang before 0.5.17 does not tell.
     pub(super) paused: Option<bool>,
+    /// Version of SGLang.
+    pub(super) server_version: Option<String>,
     /// Why something of this is not known.
     pub(super) error: Option<String>,
 }
@@ -32,6 +34,8 @@ pub(super) struct Engine {
     client: Client,
     /// The latest answer; whoever asks while another one asks waits for that.
     latest: Mutex<Option<(Instant, Known)>>,
+    /// Version of SGLang, asked for until it is known: it stays as long as the pod.
+    server_version: OnceCell<String>,
 }
 
 impl Engine {
@@ -46,6 +50,7 @@ impl Engine {
         Ok(Self {
             client: Client::new(url, options)?,
             latest: Mutex::new(None),
+            server_version: OnceCell::new(),
         })
     }
 
@@ -63,8 +68,15 @@ impl Engine {
     }
 
     async fn ask(&self) -> Known {
-        let (info, paused) = tokio::join!(self.client.model_info(), self.paused());
-        let mut known = Known::default();
+        let (info, paused, server_version) = tokio::join!(
+            self.client.model_info(),
+            self.paused(),
+            self.server_version()
+        );
+        let mut known = Known {
+            server_version,
+            ..Known::default()
+        };
         match info {
             Ok(info) => known.version = info.weight_version,
             Err(error) => known.error = Some(error.to_string()),
@@ -74,6 +86,15 @@ impl Engine {
             Err(error) => known.error = Some(error.to_string()),
         }
         known
+    }
+
+    /// SGLang before 0.5.17 does not tell it here; then it is not known.
+    async fn server_version(&self) -> Option<String> {
+        let asked = self.server_version.get_or_try_init(|| async {
+            let version = self.client.loads().await.ok().map(|loads| loads.version);
+            version.filter(|version| !version.is_empty()).ok_or(())
+        });
+        asked.await.ok().cloned()
     }
 
     /// `/ready` is `/ping`, and not paused.

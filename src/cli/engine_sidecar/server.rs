@@ -73,6 +73,7 @@ async fn state(State(sidecar): State<Arc<Sidecar>>) -> Response {
     let Known {
         version,
         paused,
+        server_version,
         error,
     } = sidecar.engine.known().await;
     let draining = sidecar.draining.lock().is_some();
@@ -82,6 +83,7 @@ async fn state(State(sidecar): State<Arc<Sidecar>>) -> Response {
         "required": null,
         "paused": paused,
         "draining": draining,
+        "server_version": server_version,
         "error": error,
     }))
     .into_response()

@@ -57,6 +57,7 @@ impl Setup {
         let (program, log) = (self.program.clone(), self.logs.join("router.log"));
         let job = self.inputs.name.clone();
         let engines = engines.to_owned();
+        let engine_ca = self.engine_ca.clone();
         move |announced: &Value| {
             let address = |name: &str| {
                 let url = announced[name]
@@ -77,6 +78,9 @@ impl Setup {
             args.extend(["--claim-secret-file".to_owned(), file("claim-secret")]);
             for engine in &engines {
                 args.extend(["--engine".to_owned(), engine.clone()]);
+            }
+            if let Some(file) = &engine_ca {
+                args.extend(["--engine-ca-file".to_owned(), file.display().to_string()]);
             }
             Spec {
                 name: "router".to_owned(),

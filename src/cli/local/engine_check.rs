@@ -4,12 +4,19 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use engine_http::{Asker, Problem, Question, Trust};
+use http::{Method, StatusCode};
 use serde_json::Value;
-use sglang_client::{Backoff, Client, ClientError, ClientOptions};
+use sglang_client::ErrorBody;
 use tokio::task::JoinSet;
 
 /// How long an engine may take to answer. `/server_info` asks the scheduler, which may be in the middle of a long prefill.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Longest answer that is read; `/server_info` has 40 KB.
+const LONGEST: usize = 4 << 20;
 
 /// A reason why an engine cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -43,16 +50,16 @@ pub(super) enum EngineError {
         "engine {url}: it is not SGLang ({problem}); give the base URL of an SGLang server, such as http://HOST:30000"
     )]
     NotSglang { url: String, problem: String },
-    #[error("engine {url}: no client can be made for it")]
-    Client { url: String, source: reqwest::Error },
+    #[error("engine {url}: {problem}")]
+    NotTrusted { url: String, problem: String },
 }
 
 /// Asks all engines at once; the first answer that is no engine's is the error.
-pub(super) async fn all(urls: &[String]) -> Result<(), EngineError> {
+pub(super) async fn all(urls: &[String], trust: &Trust) -> Result<(), EngineError> {
     let mut asked = JoinSet::new();
     for url in urls {
-        let url = url.clone();
-        asked.spawn(async move { one(&url).await });
+        let (url, trust) = (url.clone(), trust.clone());
+        asked.spawn(async move { one(&url, trust).await });
     }
     while let Some(answer) = asked.join_next().await {
         // A task that was cancelled has not been answered; nothing cancels them.
@@ -61,19 +68,16 @@ pub(super) async fn all(urls: &[String]) -> Result<(), EngineError> {
     Ok(())
 }
 
-async fn one(url: &str) -> Result<(), EngineError> {
-    let options = ClientOptions {
-        control: PATIENCE,
-        backoff: Backoff::none(),
-        ..ClientOptions::default()
-    };
-    let client = Client::new(url, options).map_err(|source| EngineError::Client {
-        url: url.to_owned(),
-        source,
-    })?;
+async fn one(url: &str, trust: Trust) -> Result<(), EngineError> {
+    let asker = Asker::new(CONNECT, trust, LONGEST);
     for (path, member) in [("/model_info", "model_path"), ("/server_info", "version")] {
-        let answer: Result<Value, _> = client.call(reqwest::Method::GET, path, None).await;
-        judge(url, path, member, answer)?;
+        let question = Question {
+            method: Method::GET,
+            url: &format!("{}{path}", url.trim_end_matches('/')),
+            body: None,
+            within: PATIENCE,
+        };
+        judge(url, path, member, asker.ask(question).await)?;
     }
     Ok(())
 }
@@ -83,55 +87,59 @@ fn judge(
     url: &str,
     path: &'static str,
     member: &str,
-    answer: Result<Value, ClientError>,
+    answer: Result<(StatusCode, Bytes), Problem>,
 ) -> Result<(), EngineError> {
     let url = url.to_owned();
-    let not_sglang = |problem: String| EngineError::NotSglang {
-        url: url.clone(),
-        problem,
-    };
     match answer {
-        Ok(body) if body.get(member).is_some_and(Value::is_string) => Ok(()),
-        Ok(_) => Err(not_sglang(format!("{path} answered JSON without {member}"))),
-        Err(ClientError::NotReached { source, .. }) => Err(EngineError::Dead {
+        Ok((status, body)) => of_answer(url, path, member, status, &body),
+        Err(Problem::NotReached(problem)) => Err(EngineError::Dead { url, problem }),
+        Err(problem) if problem.lasts() => Err(EngineError::NotTrusted {
             url,
-            problem: root_cause(&source),
+            problem: problem.words(),
         }),
-        Err(ClientError::TimedOut { within, .. }) => Err(EngineError::Silent {
+        Err(Problem::TimedOut(within)) => Err(EngineError::Silent {
             url,
             path,
             problem: format!("no reply within {} s", within.as_secs()),
         }),
-        Err(ClientError::Broken { source, .. }) => Err(EngineError::Silent {
+        Err(Problem::Broken(problem)) => Err(EngineError::Silent { url, path, problem }),
+        Err(problem) => Err(EngineError::Silent {
             url,
             path,
-            problem: root_cause(&source),
+            problem: problem.words(),
         }),
-        Err(ClientError::Status { status, .. }) if matches!(status, 401 | 403) => {
-            Err(EngineError::WantsKey { url, status })
-        }
-        Err(ClientError::Status { status, body, .. }) if status >= 500 => {
-            Err(EngineError::NotReady {
-                url,
-                path,
-                status,
-                message: body.message.chars().take(200).collect(),
-            })
-        }
-        Err(ClientError::Status { status, .. }) => {
-            Err(not_sglang(format!("{path} answered {status}")))
-        }
-        Err(ClientError::BadReply { .. }) => {
-            Err(not_sglang(format!("{path} did not answer with JSON")))
-        }
     }
 }
 
-/// The innermost cause, which names the refusal itself.
-fn root_cause(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(source) = cause.source() {
-        cause = source;
+fn of_answer(
+    url: String,
+    path: &'static str,
+    member: &str,
+    status: StatusCode,
+    body: &[u8],
+) -> Result<(), EngineError> {
+    let code = status.as_u16();
+    let not_sglang = |url, problem| Err(EngineError::NotSglang { url, problem });
+    if matches!(code, 401 | 403) {
+        return Err(EngineError::WantsKey { url, status: code });
     }
-    cause.to_string()
+    if status.is_server_error() {
+        let message = ErrorBody::parse(body).message;
+        return Err(EngineError::NotReady {
+            url,
+            path,
+            status: code,
+            message: message.chars().take(200).collect(),
+        });
+    }
+    if !status.is_success() {
+        return not_sglang(url, format!("{path} answered {code}"));
+    }
+    let Ok(body) = serde_json::from_slice::<Value>(body) else {
+        return not_sglang(url, format!("{path} did not answer with JSON"));
+    };
+    if body.get(member).is_some_and(Value::is_string) {
+        return Ok(());
+    }
+    not_sglang(url, format!("{path} answered JSON without {member}"))
 }

@@ -144,6 +144,8 @@ pub(super) struct Inputs {
     pub(super) agent_process: UserProcess,
     /// The same of the plug-in host, when there are plug-ins.
     pub(super) plugin_process: Option<UserProcess>,
+    /// CAs of the pool's external engines, as PEM text.
+    pub(super) engine_ca: Option<Vec<u8>>,
     /// Script of the simulated engines.
     pub(super) script: Option<Vec<u8>>,
     /// Data set of the simulated engines' oracle, when it is not the job's.
@@ -230,6 +232,15 @@ pub(super) fn resolve(
             .transpose()?,
         agent_process,
         plugin_process,
+        engine_ca: pool
+            .external
+            .as_ref()
+            .and_then(|external| external.tls.as_ref())
+            .map(|tls| {
+                let field = "spec.external.tls.caConfigMapKeyRef";
+                finder.key(field, &tls.ca_config_map_key_ref)
+            })
+            .transpose()?,
         script: match script.map(|script| (&script.inline, &script.config_map_key_ref)) {
             Some((Some(text), _)) => Some(text.clone().into_bytes()),
             Some((None, Some(reference))) => Some(finder.key(

@@ -44,6 +44,9 @@ pub(super) struct Args {
     /// URL of an engine that runs already, in place of simulated ones; repeat it for several.
     #[arg(long = "engine", value_name = "URL")]
     engines: Vec<String>,
+    /// CAs that may vouch for engines behind https, as PEM text; default: those of the pool, else those that browsers trust.
+    #[arg(long, value_name = "FILE")]
+    engine_ca: Option<PathBuf>,
     /// Directory with the model's `tokenizer.json`, for prompts that we have to tokenize; default: the simulated engine's own.
     #[arg(long, value_name = "DIR")]
     tokenizer: Option<PathBuf>,

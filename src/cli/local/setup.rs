@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::Context;
+use engine_http::Trust;
 use serde_json::Value;
 
 use super::{
@@ -39,6 +40,8 @@ pub(super) struct Setup {
     pub(super) pods: Option<Pods>,
     /// Engines that run already; empty: simulated ones.
     pub(super) engine_urls: Vec<String>,
+    /// CAs of those behind https.
+    pub(super) engine_ca: Option<PathBuf>,
     pub(super) simulated_engines: u32,
     pub(super) active_deadline: Option<Duration>,
     pub(super) backoff_limit: u32,
@@ -110,6 +113,11 @@ pub(super) async fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
         .as_ref()
         .map(|bytes| work.write("script.yaml", bytes))
         .transpose()?;
+    let engine_ca = match (&args.engine_ca, &inputs.engine_ca) {
+        (Some(file), _) => Some(fs::canonicalize(file)?),
+        (None, Some(pem)) => Some(work.write("engine-ca.pem", pem)?),
+        (None, None) => None,
+    };
     let plugin_code = inputs
         .plugin_code
         .as_ref()
@@ -139,6 +147,7 @@ pub(super) async fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
             .map(|seconds| Duration::from_secs(seconds.unsigned_abs().into())),
         backoff_limit: spec.backoff_limit.unsigned_abs(),
         engine_urls,
+        engine_ca,
         work,
         spec: spec_value,
         program,
@@ -168,8 +177,18 @@ async fn running_engines(args: &Args, inputs: &Inputs) -> anyhow::Result<Vec<Str
     {
         say(hint);
     }
-    engine_check::all(&urls).await?;
+    engine_check::all(&urls, &trusted(args, inputs)?).await?;
     Ok(urls)
+}
+
+/// Who may vouch for engines behind https.
+fn trusted(args: &Args, inputs: &Inputs) -> anyhow::Result<Trust> {
+    match (&args.engine_ca, &inputs.engine_ca) {
+        (Some(file), _) => crate::cli::router::engine_ca(file),
+        (None, Some(pem)) => Trust::only(&String::from_utf8_lossy(pem))
+            .context("spec.external.tls.caConfigMapKeyRef is no CA"),
+        (None, None) => Ok(Trust::public()),
+    }
 }
 
 fn read_inputs(args: &Args) -> anyhow::Result<Option<Inputs>> {

@@ -1,12 +1,14 @@
 //! What there is of a pool, from caches: nothing here asks the API server.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
 use crate::api::meta::annotations;
 use crate::controllers::trouble::trouble;
-use crate::plan::pool::{EnginePod, Workload};
-use crate::resources::pool::ENGINE_PORT;
+use crate::plan::pool::{EnginePod, Trouble, Workload, refusal_of_pods};
+use crate::resources::pool::{ENGINE_PORT, SIDECAR_PORT, SURVEY_PORT};
 
 /// What a Deployment says.
 pub(super) fn workload(deployment: &Value) -> Workload {
@@ -46,9 +48,34 @@ pub(super) fn engine_pod(pod: &Pod) -> Option<EnginePod> {
     Some(EnginePod {
         name: pod.metadata.name.clone()?,
         url: address.map(|address| format!("http://{}:{ENGINE_PORT}", host(address))),
+        sidecar_url: address.map(|address| format!("http://{}:{SIDECAR_PORT}", host(address))),
         ready: !leaving && is_true("Ready"),
         revision: annotations.and_then(|all| all.get(annotations::REVISION).cloned()),
         trouble: trouble(pod),
+        state: None,
+    })
+}
+
+/// Base URL of the Pod that asks external engines.
+pub(super) fn survey_address(pods: &[Arc<Pod>]) -> Option<String> {
+    let mut there = pods
+        .iter()
+        .filter(|pod| pod.metadata.deletion_timestamp.is_none());
+    there.find_map(|pod| {
+        let address = pod.status.as_ref()?.pod_ip.as_deref()?;
+        Some(format!("http://{}:{SURVEY_PORT}", host(address)))
+    })
+}
+
+/// Why that Pod does not start.
+pub(super) fn survey_trouble(deployment: Option<&Workload>, pods: &[Arc<Pod>]) -> Option<Trouble> {
+    if let Some(trouble) = pods.iter().find_map(|pod| trouble(pod)) {
+        return Some(trouble);
+    }
+    let message = deployment?.failure.clone()?;
+    Some(Trouble {
+        reason: refusal_of_pods(&message),
+        message,
     })
 }
 

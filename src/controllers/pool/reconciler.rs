@@ -10,8 +10,9 @@ use kube::core::{DeserializeGuard, ObjectMeta};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::external::{Access, Surveys, Wanted};
-use super::observe;
+use super::ca;
+use super::external::Surveys;
+use super::states::States;
 use super::status::{Change, StatusWriter, Target};
 use super::verdict;
 use crate::api::conditions::reasons;
@@ -24,7 +25,6 @@ use crate::controllers::runtime::events::{self, Teller};
 use crate::controllers::runtime::prune;
 use crate::controllers::runtime::reconcile::Next;
 use crate::controllers::{Class, Error};
-use crate::plan::pool::external::Survey;
 use crate::plan::pool::{self as plan, Built, Observed, Trouble, Verdict};
 use crate::resources::labels::Component;
 use crate::resources::pool::{AGENTS_PORT, PoolInput, PoolObjects};
@@ -44,6 +44,8 @@ pub struct Context {
     pub children: Children,
     /// Engines' Pods, by namespace and pool.
     pub pods: OfPool<Vec<Arc<Pod>>>,
+    /// Pods that ask external engines with their key.
+    pub survey_pods: OfPool<Vec<Arc<Pod>>>,
     /// How many jobs use a pool.
     pub bound_jobs: OfPool<i32>,
     /// UID of a pool that is there.
@@ -52,6 +54,8 @@ pub struct Context {
     pub queue: Arc<OfPool<()>>,
     /// The external engines that are asked.
     pub surveys: Surveys,
+    /// The sidecars of engines that are asked.
+    pub states: States,
     /// The installation.
     pub rendering: Rendering,
     /// What tokens are derived from.
@@ -88,6 +92,7 @@ impl PoolReconciler {
     pub fn forget(&self, uid: &str) {
         self.statuses.forget(uid);
         self.context.surveys.forget(uid);
+        self.context.states.forget(uid);
     }
 
     /// One look.
@@ -109,18 +114,30 @@ impl PoolReconciler {
             return Ok(Next::OnChange);
         }
         let target = target(metadata)?;
+        let mut trusted = None;
         let (verdict, next) = match self.prepare(pool, &target) {
             Err(trouble) => (Verdict::Refused(trouble), Ok(Next::OnChange)),
-            Ok(prepared) => match self.apply(prepared, &target).await {
-                Ok(applied) => (Verdict::Applied(applied.built), Ok(applied.next)),
-                Err(error) => match told(&error) {
-                    Some(trouble) => (Verdict::Refused(trouble), Err(error)),
-                    None => return Err(error),
-                },
+            Ok(prepared) => match ca::of(&self.context.calls, &target, &pool.spec).await? {
+                Err(trouble) => (Verdict::Refused(trouble), Ok(Next::After(ca::AGAIN))),
+                Ok(ca) => {
+                    trusted = ca;
+                    match self.apply(prepared, &target).await {
+                        Ok(applied) => (Verdict::Applied(applied.built), Ok(applied.next)),
+                        Err(error) => match told(&error) {
+                            Some(trouble) => (Verdict::Refused(trouble), Err(error)),
+                            None => return Err(error),
+                        },
+                    }
+                }
             },
         };
-        self.update_status(pool, &target, &verdict).await?;
-        next
+        let has_ca = trusted.is_some();
+        self.update_status(pool, &target, &verdict, trusted).await?;
+        match next {
+            // Nobody watches users' objects.
+            Ok(Next::OnChange) if has_ca => Ok(Next::After(ca::RENEWED)),
+            next => next,
+        }
     }
 
     /// Validates and builds.
@@ -196,13 +213,14 @@ impl PoolReconciler {
         pool: &SGLangPool,
         target: &Target,
         verdict: &Verdict,
+        ca: Option<String>,
     ) -> Result<(), Error> {
         let cached = json(&pool.status);
         let base = self.statuses.base(target, cached);
         let before: SGLangPoolStatus = serde_json::from_value(base.clone()).unwrap_or_default();
         let generation = pool.metadata.generation.unwrap_or_default();
         let observed = Observed {
-            external: self.survey(pool, target, verdict),
+            external: self.survey(pool, target, verdict, ca),
             ..self.observe(target)
         };
         let now = Timestamp::now();
@@ -221,59 +239,11 @@ impl PoolReconciler {
         Ok(())
     }
 
-    fn observe(&self, target: &Target) -> Observed {
-        let (namespace, name) = (&target.namespace, &target.name);
-        let workload = |deployment: String| {
-            let found = self.deployment(target, &deployment)?;
-            let owners = found["metadata"]["ownerReferences"].as_array()?;
-            let ours = owners
-                .iter()
-                .any(|owner| owner["uid"] == target.uid.as_str());
-            ours.then(|| observe::workload(&found))
-        };
-        let pods = (self.context.pods)(namespace, name);
-        Observed {
-            engines: workload(names::engine(name)),
-            router: workload(names::router(name)),
-            pods: pods
-                .iter()
-                .filter_map(|pod| observe::engine_pod(pod))
-                .collect(),
-            external: None,
-            bound_jobs: (self.context.bound_jobs)(namespace, name),
-        }
+    pub(super) fn context(&self) -> &Context {
+        &self.context
     }
 
-    /// What is known of external engines, which are asked from now on.
-    fn survey(&self, pool: &SGLangPool, target: &Target, verdict: &Verdict) -> Option<Survey> {
-        let context = &self.context;
-        let (Some(external), Verdict::Applied(_)) = (&pool.spec.external, verdict) else {
-            context.surveys.forget(&target.uid);
-            return None;
-        };
-        let Target {
-            namespace,
-            name,
-            uid,
-            ..
-        } = target.clone();
-        let wanted = Wanted {
-            engines: resources::engine_list(&name, &namespace, &pool.spec, &context.rendering),
-            access: match external.api_key_secret_ref {
-                Some(_) => Access::Keyed,
-                None => Access::Open,
-            },
-        };
-        let (there, queue) = (Arc::clone(&context.there), Arc::clone(&context.queue));
-        let place = (namespace.clone(), name.clone());
-        let is_there = move || there(&place.0, &place.1).as_deref() == Some(uid.as_str());
-        let survey = context.surveys.of(&target.uid, wanted, is_there, move || {
-            queue(&namespace, &name);
-        });
-        Some(survey)
-    }
-
-    fn deployment(&self, target: &Target, name: &str) -> Option<Value> {
+    pub(super) fn deployment(&self, target: &Target, name: &str) -> Option<Value> {
         self.context.children.get(&Identity {
             api_version: "apps/v1".to_owned(),
             kind: "Deployment".to_owned(),

@@ -66,7 +66,8 @@ impl Claims<'_> {
             return Some(trouble.clone());
         }
         if let Some(survey) = self.survey {
-            return survey.unsuitable();
+            let unsuitable = survey.unsuitable();
+            return unsuitable.or_else(|| self.observed.survey_trouble.clone());
         }
         if self.engines_settled() {
             return None;

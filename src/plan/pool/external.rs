@@ -3,6 +3,8 @@
 //! An engine takes work when it answers, serves the pool's model, and can do what the router asks of it. One that answers and cannot is told
 //! in `Stalled`: no waiting helps. One that does not answer may still start.
 
+use serde::{Deserialize, Serialize};
+
 use super::{MOST_ENGINES, Trouble, Workload};
 use crate::api::conditions::reasons;
 use crate::api::pool::{EngineStatus, Model, SGLangPoolSpec};
@@ -13,9 +15,12 @@ const MOST_NAMED: usize = 4;
 /// The version of weights that nobody has updated (SGLang's `--weight-version`).
 const AS_LAUNCHED: &str = "default";
 
-/// What is known of a pool's external engines.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What is known of a pool's external engines. It crosses the wire as JSON (docs/protocol.md section 7).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Survey {
+    /// What engines are to be asked with and is not there: nobody asks them.
+    pub missing: Option<String>,
     /// Why their list is not known, or is an old one.
     pub trouble: Option<String>,
     /// By their URLs.
@@ -23,7 +28,7 @@ pub struct Survey {
 }
 
 /// One engine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExternalEngine {
     /// Base URL.
     pub url: String,
@@ -32,15 +37,14 @@ pub struct ExternalEngine {
 }
 
 /// What an engine answered.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// It was not asked yet.
     #[default]
     Unasked,
     /// None, and why.
     Silent(String),
-    /// It serves. More is told only with a key, which the controller does not read.
-    Locked,
     /// It serves; what it can do is not known, and why.
     Untested(Facts, String),
     /// It serves, and was tested.
@@ -48,7 +52,8 @@ pub enum Answer {
 }
 
 /// What an engine says about itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Facts {
     /// Where its weights came from.
     pub model: Option<String>,
@@ -61,7 +66,8 @@ pub struct Facts {
 }
 
 /// What a test of an engine showed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Abilities {
     /// Version of SGLang.
     pub version: Option<String>,
@@ -71,11 +77,22 @@ pub struct Abilities {
     pub remark: Option<String>,
 }
 
+impl ExternalEngine {
+    /// One that nobody has asked.
+    pub fn unasked(url: &String) -> Self {
+        Self {
+            url: url.clone(),
+            answer: Answer::Unasked,
+        }
+    }
+}
+
 impl Survey {
     /// The survey in the eyes of a spec.
     pub(super) fn of(mut self, spec: &SGLangPoolSpec) -> Judged {
         self.engines.sort_by(|left, right| left.url.cmp(&right.url));
         Judged {
+            missing: self.missing,
             trouble: self.trouble,
             engines: self
                 .engines
@@ -92,6 +109,7 @@ impl Survey {
 /// A survey with what is wrong with each engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Judged {
+    missing: Option<String>,
     trouble: Option<String>,
     engines: Vec<JudgedEngine>,
 }
@@ -130,7 +148,6 @@ fn other_model(facts: &Facts, wanted: &Model) -> Option<String> {
 impl JudgedEngine {
     fn takes_work(&self) -> bool {
         match self.engine.answer {
-            Answer::Locked => true,
             Answer::Tested(..) => self.faults.is_empty(),
             Answer::Unasked | Answer::Silent(_) | Answer::Untested(..) => false,
         }
@@ -139,7 +156,7 @@ impl JudgedEngine {
     fn facts(&self) -> Option<&Facts> {
         match &self.engine.answer {
             Answer::Untested(facts, _) | Answer::Tested(facts, _) => Some(facts),
-            Answer::Unasked | Answer::Silent(_) | Answer::Locked => None,
+            Answer::Unasked | Answer::Silent(_) => None,
         }
     }
 
@@ -165,7 +182,6 @@ impl JudgedEngine {
         let why = match &self.engine.answer {
             Answer::Unasked => "was not asked yet",
             Answer::Silent(why) | Answer::Untested(_, why) => why,
-            Answer::Locked => return None,
             Answer::Tested(_, abilities) => abilities.remark.as_ref()?,
         };
         Some(format!("{} {why}", self.engine.url))
@@ -173,6 +189,12 @@ impl JudgedEngine {
 }
 
 impl Judged {
+    /// Nobody has asked them yet.
+    pub(super) fn says_nothing(&self) -> bool {
+        let is_unasked = |judged: &JudgedEngine| judged.engine.answer == Answer::Unasked;
+        self.missing.is_none() && self.trouble.is_none() && self.engines.iter().all(is_unasked)
+    }
+
     /// As if they were a Deployment of as many engines as there are.
     pub(super) fn workload(&self) -> Workload {
         let count = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
@@ -205,21 +227,18 @@ impl Judged {
 
     /// The version of all weights that are known.
     pub(super) fn weights(&self) -> Option<String> {
-        let mut versions = self
-            .engines
-            .iter()
-            .filter_map(|engine| engine.facts()?.weight_version.as_ref());
-        let first = versions.next()?;
-        let version = if versions.all(|version| version == first) {
-            first
-        } else {
-            "Mixed"
-        };
-        Some(version.to_owned())
+        let facts = self.engines.iter().filter_map(JudgedEngine::facts);
+        super::one_of(facts.filter_map(|facts| facts.weight_version.as_ref()))
     }
 
     /// Why a person must act.
     pub(super) fn unsuitable(&self) -> Option<Trouble> {
+        if let Some(missing) = &self.missing {
+            return Some(Trouble {
+                reason: reasons::REFERENCE_NOT_FOUND,
+                message: missing.clone(),
+            });
+        }
         let faults = self.engines.iter().filter_map(JudgedEngine::fault);
         Some(Trouble {
             reason: reasons::ENGINE_UNSUITABLE,
@@ -230,10 +249,6 @@ impl Judged {
     /// What else there is to say.
     pub(super) fn remarks(&self) -> Option<String> {
         let mut all: Vec<String> = self.trouble.iter().cloned().collect();
-        let is_locked = |judged: &JudgedEngine| judged.engine.answer == Answer::Locked;
-        if self.engines.iter().any(is_locked) {
-            all.push("with apiKeySecretRef only that they answer is checked: the controller reads no keys".to_owned());
-        }
         all.extend(some_of(
             self.engines
                 .iter()

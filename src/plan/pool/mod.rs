@@ -3,6 +3,8 @@
 mod claims;
 pub mod external;
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::jiff::Timestamp;
 
 use super::conditions;
@@ -10,7 +12,7 @@ use crate::api::conditions::reasons;
 use crate::api::pool::{EngineStatus, PoolDisplay, SGLangPoolSpec, SGLangPoolStatus};
 
 use claims::Claims;
-use external::Survey;
+use external::{Judged, Survey};
 
 /// Engines that a status lists.
 const MOST_ENGINES: usize = 64;
@@ -26,6 +28,8 @@ pub struct Observed {
     pub pods: Vec<EnginePod>,
     /// What external engines answered; none: they were not asked yet, or the pool has none.
     pub external: Option<Survey>,
+    /// Why the Pod does not start that asks external engines with their key.
+    pub survey_trouble: Option<Trouble>,
     /// Jobs that use the pool and have not ended.
     pub bound_jobs: i32,
 }
@@ -56,8 +60,23 @@ pub struct EnginePod {
     pub ready: bool,
     /// Revision that it runs.
     pub revision: Option<String>,
+    /// Base URL of its sidecar; none: it has no address yet.
+    pub sidecar_url: Option<String>,
     /// Why it does not start.
     pub trouble: Option<Trouble>,
+    /// What its sidecar says; none: it was not asked yet, and what was known before holds.
+    pub state: Option<EngineState>,
+}
+
+/// What the sidecar of an engine says about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EngineState {
+    /// Version of its weights.
+    pub weight_version: Option<String>,
+    /// Version of SGLang.
+    pub version: Option<String>,
+    /// Whether its generation is paused.
+    pub paused: bool,
 }
 
 /// Why a Pod does not start, when a person must act.
@@ -104,6 +123,17 @@ pub fn status(
         let survey = observed.external.clone().unwrap_or_default();
         survey.of(spec)
     });
+    // A controller that has just started knows nothing yet: what was known before holds, and nothing is written.
+    if matches!(verdict, Verdict::Applied(_))
+        && survey.as_ref().is_some_and(Judged::says_nothing)
+        && before.observed_generation == generation
+    {
+        return SGLangPoolStatus {
+            bound_jobs: observed.bound_jobs,
+            ..before.clone()
+        };
+    }
+    let pods = remembered(&observed.pods, &before.engines);
     let engines = match &survey {
         Some(survey) => survey.workload(),
         None => observed.engines.clone().unwrap_or_default(),
@@ -141,36 +171,88 @@ pub fn status(
         endpoint: built.endpoint,
         engines: match &survey {
             Some(survey) => survey.listed(),
-            None => listed(&observed.pods),
+            None => listed(&pods),
         },
         current_revision: current_revision(&observed.pods, built.revision.as_deref()),
         update_revision: built.revision,
         bound_jobs: observed.bound_jobs,
         display: Some(PoolDisplay {
             engines: Some(format!("{}/{wanted}", engines.ready)),
-            weights: survey.as_ref().and_then(external::Judged::weights),
+            weights: match &survey {
+                Some(survey) => survey.weights(),
+                None => weights(&pods),
+            },
         }),
     }
 }
 
+/// Pods whose sidecars were not asked yet, as they were known before.
+fn remembered(pods: &[EnginePod], before: &[EngineStatus]) -> Vec<EnginePod> {
+    let remember = |pod: &EnginePod| {
+        let known = before
+            .iter()
+            .find(|engine| engine.name == pod.name && Some(&engine.url) == pod.url.as_ref());
+        let known = known.map(|engine| EngineState {
+            weight_version: engine.weight_version.clone(),
+            version: engine.version.clone(),
+            paused: engine.paused,
+        });
+        EnginePod {
+            state: pod.state.clone().or(known),
+            ..pod.clone()
+        }
+    };
+    pods.iter().map(remember).collect()
+}
+
 /// Sorted, so that an unordered cache makes no difference.
-fn listed(pods: &[EnginePod]) -> Vec<EngineStatus> {
-    let mut engines: Vec<_> = pods
-        .iter()
-        .filter_map(|pod| {
-            Some(EngineStatus {
-                name: pod.name.clone(),
-                url: pod.url.clone()?,
-                ready: pod.ready,
-                weight_version: None,
-                version: None,
-                paused: false,
-            })
-        })
-        .collect();
+fn listable(pods: &[EnginePod]) -> Vec<&EnginePod> {
+    let mut engines: Vec<_> = pods.iter().filter(|pod| pod.url.is_some()).collect();
     engines.sort_by(|left, right| left.name.cmp(&right.name));
     engines.truncate(MOST_ENGINES);
     engines
+}
+
+fn listed(pods: &[EnginePod]) -> Vec<EngineStatus> {
+    let engines = listable(pods).into_iter();
+    engines
+        .map(|pod| {
+            let state = pod.state.clone().unwrap_or_default();
+            EngineStatus {
+                name: pod.name.clone(),
+                url: pod.url.clone().unwrap_or_default(),
+                ready: pod.ready,
+                weight_version: state.weight_version,
+                version: state.version,
+                paused: state.paused,
+            }
+        })
+        .collect()
+}
+
+/// The sidecars to ask, by the names of their Pods: those of ready engines that a status lists.
+pub fn asked(pods: &[EnginePod]) -> BTreeMap<String, String> {
+    let engines = listable(pods).into_iter().filter(|pod| pod.ready);
+    engines
+        .filter_map(|pod| Some((pod.name.clone(), pod.sidecar_url.clone()?)))
+        .collect()
+}
+
+/// The version of all weights that are known.
+fn weights(pods: &[EnginePod]) -> Option<String> {
+    let states = pods.iter().filter_map(|pod| pod.state.as_ref());
+    one_of(states.filter_map(|state| state.weight_version.as_ref()))
+}
+
+/// What all of them are; `Mixed` when they differ.
+fn one_of<'a>(mut versions: impl Iterator<Item = &'a String>) -> Option<String> {
+    let first = versions.next()?;
+    let same = versions.all(|version| version == first);
+    Some(if same {
+        first.clone()
+    } else {
+        "Mixed".to_owned()
+    })
 }
 
 /// Another than the wanted one while any Pod runs it.

@@ -6,7 +6,8 @@ use super::claims::CLAIM_SECRET;
 use super::{JobInput, data, driver_settings};
 use crate::resources::labels::Component;
 use crate::resources::pool::{
-    AGENTS_PORT, CONTROL_PORT, CONTROL_TOKEN, EngineList, SECRETS, engine_key, engine_list,
+    AGENTS_PORT, CONTROL_PORT, CONTROL_TOKEN, EngineList, SECRETS, engine_ca, engine_key,
+    engine_list,
 };
 use crate::resources::volumes::Mounted;
 use crate::resources::{Kind, Object, Refusal, names};
@@ -53,6 +54,9 @@ fn router(input: JobInput<'_>) -> Result<Value, Refusal> {
     if let Some((_, file)) = engines_key(input)? {
         settings["engineKeyFile"] = json!(file);
     }
+    if let Some((_, file)) = engines_ca(input)? {
+        settings["engineCaFile"] = json!(file);
+    }
     match engine_list(pool.name, pool.namespace, pool.spec, input.rendering) {
         EngineList::Service(service) => settings["engineService"] = json!(service),
         EngineList::Urls(urls) => settings["engines"] = json!(urls),
@@ -70,4 +74,16 @@ pub(super) fn engines_key(input: JobInput<'_>) -> Result<Option<(Mounted, String
         ));
     }
     Ok(key)
+}
+
+/// The CAs of the pool's engines, which are in a `ConfigMap` beside the pool.
+pub(super) fn engines_ca(input: JobInput<'_>) -> Result<Option<(Mounted, String)>, Refusal> {
+    let ca = engine_ca(input.pool.spec);
+    if ca.is_some() && input.pool.namespace != input.owner.namespace {
+        return Err(Refusal::not_supported(
+            "spec.poolRef.namespace",
+            "a pool of another namespace whose engines have a CA of their own; use a pool of the job's namespace",
+        ));
+    }
+    Ok(ca)
 }

@@ -87,9 +87,10 @@ fn parts(input: JobInput<'_>) -> Result<PodParts, Refusal> {
     );
     let mut volumes: Vec<Value> = vec![settings.volume, secrets.volume];
     let mut router_mounts = vec![settings.mount.clone(), secrets.mount.clone()];
-    if let Some((key, _)) = config::engines_key(input)? {
-        volumes.push(key.volume);
-        router_mounts.push(key.mount);
+    let of_engines = [config::engines_key(input)?, config::engines_ca(input)?];
+    for (Mounted { volume, mount }, _) in of_engines.into_iter().flatten() {
+        volumes.push(volume);
+        router_mounts.push(mount);
     }
     let mut driver_mounts = vec![settings.mount, secrets.mount];
     for Mounted { volume, mount } in data.mounts {

@@ -3,10 +3,11 @@
 //! ```text
 //! Deployment <pool>-engine    Service <pool>-engines (headless: its names are the engine list)    PodDisruptionBudget, NetworkPolicy <pool>-engine
 //! Deployment <pool>-router    Service <pool>-router, Secret <pool>-router                         when the spec asks for a router
+//! Deployment <pool>-survey                                                                        for external engines that ask for a key
 //! ServiceAccount <pool>-pool  ConfigMap <pool>-simulator                                          the latter for simulated engines
 //! ```
 //!
-//! External engines have none of this but the router. All of it has the pool as its owner and goes with it.
+//! External engines have none of this but the router and the survey. All of it has the pool as its owner and goes with it.
 
 mod account;
 mod budget;
@@ -18,6 +19,7 @@ mod network_policy;
 mod router;
 mod services;
 mod simulator;
+mod survey;
 mod tokenizer;
 
 use serde_json::Value;
@@ -29,7 +31,10 @@ use crate::api::pool::{Engine, External, SGLangPoolSpec};
 pub use deployment::keep_engines;
 pub(super) use network_policy::{from_controller, port};
 pub use router::{AGENTS_PORT, CONTROL_PORT};
-pub(super) use router::{CONTROL_TOKEN, SECRETS, engine_key, liveness, opaque, state_port};
+pub(super) use router::{
+    CONTROL_TOKEN, SECRETS, engine_ca, engine_key, liveness, opaque, state_port,
+};
+pub use survey::SURVEY_PORT;
 pub(super) use tokenizer::{served_by_engines, tokenizer_url};
 
 /// Port of an engine.
@@ -59,6 +64,8 @@ pub struct PoolObjects {
     pub account: Object,
     /// The engines; none: they are external.
     pub engines: Option<EngineObjects>,
+    /// Who asks external engines with their key.
+    pub survey: Option<Object>,
     /// The pool's front door.
     pub router: Option<RouterObjects>,
     /// Paths of what a template wanted and did not get.
@@ -99,6 +106,7 @@ impl PoolObjects {
         let Self {
             account,
             engines,
+            survey,
             router,
             overruled: _,
         } = self;
@@ -116,6 +124,7 @@ impl PoolObjects {
             objects.extend(settings);
             objects.extend([service, budget, deployment]);
         }
+        objects.extend(survey);
         if let Some(router) = router {
             let RouterObjects {
                 secret,
@@ -146,6 +155,7 @@ pub fn build(input: PoolInput<'_>) -> Result<PoolObjects, Refusal> {
     Ok(PoolObjects {
         account: account::build(input),
         engines,
+        survey: survey::build(input),
         router,
         overruled,
     })

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{EngineList, PoolInput, RouterObjects, SIDECAR_PORT, engine_list};
 use crate::api::meta::annotations;
 use crate::api::pool::{Router, RoutingPolicy};
-use crate::api::values::SecretKeyRef;
+use crate::api::values::{ConfigMapKeyRef, SecretKeyRef};
 use crate::resources::labels::{self, Component};
 use crate::resources::overlay::{self, Layer, PodParts};
 use crate::resources::probes::{self, Pace};
@@ -23,8 +23,12 @@ pub(crate) const CONTROL_TOKEN: &str = "control-token";
 pub(crate) const SECRETS: &str = "/etc/rollout/secrets";
 /// Where the engines' key is mounted.
 pub(crate) const ENGINE_KEY: &str = "/etc/rollout/engine-key";
+/// Where the engines' CAs are mounted.
+const ENGINE_CA: &str = "/etc/rollout/engine-ca";
 
-/// SIGTERM to the end: the router answers everybody within 10 s.
+/// How long a router that is replaced goes on with what it has, where the engines have no drain of their own.
+const LEAVE_SECONDS: i32 = 120;
+/// After that to the end: the router answers everybody within 10 s.
 const GRACE_SECONDS: i32 = 30;
 
 pub(super) fn build(
@@ -125,8 +129,11 @@ fn deployment(
 
 fn parts(input: PoolInput<'_>, name: &str) -> PodParts {
     let owner = input.owner;
+    let engine = input.spec.engine.as_ref();
+    let leave = engine.map_or(LEAVE_SECONDS, |engine| engine.drain_timeout_seconds);
     let mut arguments = vec![
         "router".to_owned(),
+        format!("--leave-seconds={leave}"),
         format!("--agents-listen=0.0.0.0:{AGENTS_PORT}"),
         format!("--control-listen=0.0.0.0:{CONTROL_PORT}"),
         format!("--control-token-file={SECRETS}/{CONTROL_TOKEN}"),
@@ -150,6 +157,10 @@ fn parts(input: PoolInput<'_>, name: &str) -> PodParts {
     if let Some((mounted, file)) = engine_key(input.spec) {
         mounts.push(mounted);
         arguments.push(format!("--engine-key-file={file}"));
+    }
+    if let Some((mounted, file)) = engine_ca(input.spec) {
+        mounts.push(mounted);
+        arguments.push(format!("--engine-ca-file={file}"));
     }
     let (volumes, volume_mounts): (Vec<_>, Vec<_>) = mounts
         .into_iter()
@@ -177,7 +188,7 @@ fn parts(input: PoolInput<'_>, name: &str) -> PodParts {
             "serviceAccountName": names::account(&owner.name),
             "automountServiceAccountToken": false,
             "enableServiceLinks": false,
-            "terminationGracePeriodSeconds": GRACE_SECONDS,
+            "terminationGracePeriodSeconds": leave.saturating_add(GRACE_SECONDS),
             "volumes": volumes,
             "containers": [{
                 "name": "router",
@@ -221,4 +232,13 @@ pub(crate) fn engine_key(spec: &crate::api::pool::SGLangPoolSpec) -> Option<(Mou
     let source = volumes::secret_keys(name, &[key]);
     let mounted = Mounted::read_only("engine-key", ENGINE_KEY, source);
     Some((mounted, format!("{ENGINE_KEY}/{key}")))
+}
+
+/// The CAs of external engines behind https: their volume, and their file.
+pub(crate) fn engine_ca(spec: &crate::api::pool::SGLangPoolSpec) -> Option<(Mounted, String)> {
+    let tls = spec.external.as_ref()?.tls.as_ref()?;
+    let ConfigMapKeyRef { name, key } = &tls.ca_config_map_key_ref;
+    let source = volumes::config_map_keys(name, &[key]);
+    let mounted = Mounted::read_only("engine-ca", ENGINE_CA, source);
+    Some((mounted, format!("{ENGINE_CA}/{key}")))
 }

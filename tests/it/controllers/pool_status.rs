@@ -2,10 +2,10 @@
 
 use k8s_openapi::jiff::Timestamp;
 use rollout_operator::api::conditions::reasons;
-use rollout_operator::api::pool::{SGLangPoolSpec, SGLangPoolStatus};
+use rollout_operator::api::pool::{EngineStatus, SGLangPoolSpec, SGLangPoolStatus};
 use rollout_operator::plan::pool::external::{Abilities, Answer, ExternalEngine, Facts, Survey};
 use rollout_operator::plan::pool::{
-    Built, EnginePod, Observed, Trouble, Verdict, Workload, status,
+    Built, EnginePod, EngineState, Observed, Trouble, Verdict, Workload, status,
 };
 use serde_json::{Value, json};
 
@@ -31,9 +31,11 @@ fn engine(name: &str, revision: &str) -> EnginePod {
     EnginePod {
         name: name.to_owned(),
         url: Some(format!("http://{name}:30000")),
+        sidecar_url: Some(format!("http://{name}:30001")),
         ready: true,
         revision: Some(revision.to_owned()),
         trouble: None,
+        state: None,
     }
 }
 
@@ -294,8 +296,8 @@ fn surveyed(a: Answer, b: Answer) -> Observed {
     };
     Observed {
         external: Some(Survey {
-            trouble: None,
             engines: vec![engine("http://b:1", b), engine("http://a:1", a)],
+            ..Survey::default()
         }),
         ..Observed::default()
     }
@@ -440,7 +442,7 @@ fn a_message_about_many_engines_names_some() {
     let engines = (0..50)
         .map(|number| ExternalEngine {
             url: format!("http://e-{number:02}:1"),
-            answer: Answer::Locked,
+            answer: Answer::Tested(Facts::default(), Abilities::default()),
         })
         .chain((50..100).map(|number| ExternalEngine {
             url: format!("http://e-{number:02}:1"),
@@ -450,6 +452,7 @@ fn a_message_about_many_engines_names_some() {
         external: Some(Survey {
             trouble: Some("sglang:30000 has no address".to_owned()),
             engines: engines.collect(),
+            ..Survey::default()
         }),
         ..Observed::default()
     };
@@ -457,8 +460,144 @@ fn a_message_about_many_engines_names_some() {
     assert_eq!(status.engines.len(), 64);
     assert_eq!(
         said(&status, "EnginesReady"),
-        "50 of 100 engines are ready; sglang:30000 has no address; with apiKeySecretRef only that they answer is checked: the \
-         controller reads no keys; http://e-50:1 takes no connection; http://e-51:1 takes no connection; http://e-52:1 takes no \
+        "50 of 100 engines are ready; sglang:30000 has no address; http://e-50:1 takes no connection; http://e-51:1 takes no connection; http://e-52:1 takes no \
          connection; http://e-53:1 takes no connection; and 46 more"
     );
+}
+
+#[test]
+fn what_sidecars_say_is_in_the_list_and_sidecars_of_ready_engines_are_asked() {
+    let state = |version: &str, paused| EngineState {
+        weight_version: Some(version.to_owned()),
+        version: Some("0.5.23".to_owned()),
+        paused,
+    };
+    let mut pods = vec![engine("a", "new"), engine("b", "new"), engine("c", "new")];
+    pods[2].ready = false;
+    let asked = rollout_operator::plan::pool::asked(&pods);
+    let wanted = [("a", "http://a:30001"), ("b", "http://b:30001")];
+    let wanted = wanted.map(|(name, url)| (name.to_owned(), url.to_owned()));
+    assert_eq!(asked, wanted.into());
+    pods[0].state = Some(state("7", false));
+    pods[1].state = Some(state("7", true));
+    let of = |pods: &[EnginePod]| {
+        let observed = Observed {
+            engines: Some(workload(3, 2, 3)),
+            pods: pods.to_vec(),
+            ..Observed::default()
+        };
+        made(
+            &spec(json!({"replicas": 3, "engine": {"simulator": {}}})),
+            &applied(),
+            &observed,
+        )
+    };
+    let status = of(&pods);
+    assert_eq!(status.display.unwrap().weights.as_deref(), Some("7"));
+    let told = |engine: &EngineStatus| {
+        let EngineStatus {
+            name,
+            weight_version,
+            version,
+            paused,
+            ..
+        } = engine.clone();
+        (name, weight_version, version, paused)
+    };
+    let seven = || (Some("7".to_owned()), Some("0.5.23".to_owned()));
+    let listed: Vec<_> = status.engines.iter().map(told).collect();
+    assert_eq!(
+        listed,
+        [
+            ("a".to_owned(), seven().0, seven().1, false),
+            ("b".to_owned(), seven().0, seven().1, true),
+            ("c".to_owned(), None, None, false),
+        ]
+    );
+    pods[1].state = Some(state("8", false));
+    assert_eq!(of(&pods).display.unwrap().weights.as_deref(), Some("Mixed"));
+}
+
+#[test]
+fn as_many_sidecars_are_asked_as_engines_are_listed() {
+    let pods: Vec<_> = (0..100)
+        .map(|number| engine(&format!("e-{number:03}"), "new"))
+        .collect();
+    let asked = rollout_operator::plan::pool::asked(&pods);
+    assert_eq!(asked.len(), 64);
+    assert!(asked.contains_key("e-063") && !asked.contains_key("e-064"));
+}
+
+#[test]
+fn a_key_that_is_missing_and_a_pod_that_cannot_ask_with_it_need_a_person() {
+    let mut observed = Observed {
+        external: Some(Survey {
+            missing: Some("the engines' key cannot be read: the Secret k, key key".to_owned()),
+            ..Survey::default()
+        }),
+        ..Observed::default()
+    };
+    let status = made(&foreign(), &applied(), &observed);
+    assert!(shown(&status).contains(&"Stalled=True/ReferenceNotFound".to_owned()));
+    assert!(said(&status, "Stalled").contains("the Secret k"));
+    observed.external = Some(Survey::default());
+    observed.survey_trouble = Some(Trouble {
+        reason: reasons::IMAGE_PULL_FAILED,
+        message: "the image x of the container survey cannot be pulled".to_owned(),
+    });
+    let status = made(&foreign(), &applied(), &observed);
+    assert!(shown(&status).contains(&"Stalled=True/ImagePullFailed".to_owned()));
+}
+
+#[test]
+fn a_controller_that_has_just_started_writes_what_was_known() {
+    let again = |spec: &SGLangPoolSpec, before: &SGLangPoolStatus, observed: &Observed| {
+        status(spec, before, 3, &applied(), observed, Timestamp::UNIX_EPOCH)
+    };
+    let good = Answer::Tested(
+        Facts {
+            weight_version: Some("7".to_owned()),
+            ..Facts::default()
+        },
+        Abilities::default(),
+    );
+    let survey = |answer: &Answer| Observed {
+        external: Some(Survey {
+            engines: vec![ExternalEngine {
+                url: "http://a:1".to_owned(),
+                answer: answer.clone(),
+            }],
+            ..Survey::default()
+        }),
+        ..Observed::default()
+    };
+    let before = made(&foreign(), &applied(), &survey(&good));
+    assert_eq!(before.ready_replicas, 1);
+    let unasked = [survey(&Answer::Unasked), Observed::default()];
+    for observed in unasked {
+        assert_eq!(again(&foreign(), &before, &observed), before);
+    }
+    let silent = survey(&Answer::Silent("takes no connection".to_owned()));
+    assert_eq!(again(&foreign(), &before, &silent).ready_replicas, 0);
+
+    let own = |state: Option<EngineState>| Observed {
+        engines: Some(workload(1, 1, 1)),
+        pods: vec![EnginePod {
+            state,
+            ..engine("a", "new")
+        }],
+        ..Observed::default()
+    };
+    let state = EngineState {
+        weight_version: Some("7".to_owned()),
+        version: Some("0.5.23".to_owned()),
+        paused: true,
+    };
+    let one = spec(json!({"engine": {"simulator": {}}}));
+    let before = made(&one, &applied(), &own(Some(state)));
+    assert_eq!(again(&one, &before, &own(None)), before);
+    // Its sidecar was asked, and is silent.
+    let silent = again(&one, &before, &own(Some(EngineState::default())));
+    assert_eq!(silent.engines[0].weight_version, None);
+    assert_eq!(silent.display.unwrap().weights, None);
 }

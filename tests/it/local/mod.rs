@@ -3,6 +3,7 @@
 mod again;
 mod bad_agents;
 mod early_ends;
+mod encrypted;
 mod environment;
 mod outages;
 mod plugins;

@@ -64,7 +64,8 @@ fn the_program_knows_every_flag() {
             "engine-sidecar",
             "plugins",
             "router",
-            "simulate-engine"
+            "simulate-engine",
+            "survey",
         ]
     );
     for (words, flags) in used {

@@ -428,3 +428,33 @@ fn tokenizer_files_of_another_namespace_are_refused_where_the_driver_needs_them(
         "{refused}"
     );
 }
+
+#[test]
+fn cas_of_engines_are_mounted_and_stay_in_their_namespace() {
+    let mut job = spec_job("own-pool");
+    job.pool = serde_json::from_value(json!({
+        "external": {"urls": ["https://a"], "tls": {"caConfigMapKeyRef": {"name": "ca", "key": "ca.crt"}}},
+        "tokenizer": {"configMap": {"name": "files"}},
+    }))
+    .unwrap();
+    job.pool_namespace = job.job.owner.namespace.clone();
+    let objects = job.objects();
+    let file = "/etc/rollout/engine-ca/ca.crt";
+    let settings = objects.settings.value["data"]["router.yaml"]
+        .as_str()
+        .unwrap();
+    assert!(
+        settings.contains(&format!("engineCaFile: {file}")),
+        "{settings}"
+    );
+    let pod = objects.driver.value["spec"].to_string();
+    assert!(pod.contains("/etc/rollout/engine-ca"), "{pod}");
+    job.pool_namespace = "serving".to_owned();
+    // Of those there is a test of its own.
+    job.pool.tokenizer = None;
+    let refused = job.refusal().to_string();
+    assert!(
+        refused.contains("whose engines have a CA of their own"),
+        "{refused}"
+    );
+}

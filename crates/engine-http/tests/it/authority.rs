@@ -113,7 +113,18 @@ impl Server {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::at("127.0.0.1:0", serve).await
+    }
+
+    /// The same at another address.
+    pub(crate) async fn at<F>(
+        address: &str,
+        serve: impl Fn(tokio::net::TcpStream) -> F + Send + 'static,
+    ) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let listener = TcpListener::bind(address).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let mut serving = JoinSet::new();
         serving.spawn(async move {

@@ -10,7 +10,9 @@
 
 use std::time::Duration;
 
-use reqwest::{Method, StatusCode};
+use bytes::Bytes;
+use engine_http::{Asker, Problem, Question, Trust};
+use http::{Method, StatusCode};
 use rollout_session::{ChatReply, GenerateReply, ReplyError};
 use serde_json::{Value, json};
 use sglang_client::{ErrorBody, ModelInfo, ServerInfo};
@@ -32,15 +34,6 @@ const SILENCE: u8 = 3;
 /// Looks after which an engine that lacks something is tested again.
 const AGAIN: u8 = 12;
 
-/// How engines are asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Access {
-    /// They answer everybody.
-    Open,
-    /// They ask for a key, which the controller does not read.
-    Keyed,
-}
-
 /// An engine between two looks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Watched {
@@ -54,50 +47,30 @@ pub(super) struct Watched {
 /// Asks engines.
 #[derive(Clone, Debug)]
 pub(super) struct Probe {
-    client: reqwest::Client,
-}
-
-/// An answer did not come.
-enum Problem {
-    NotReached,
-    Broken,
-    TimedOut(Duration),
-    TooLong,
-}
-
-impl Problem {
-    /// Stable words: a status must not change with every try.
-    fn words(&self) -> String {
-        match self {
-            Self::NotReached => "takes no connection".to_owned(),
-            Self::Broken => "ends connections without an answer".to_owned(),
-            Self::TimedOut(limit) => format!("does not answer within {} s", limit.as_secs()),
-            Self::TooLong => format!("answers more than {LONGEST} bytes"),
-        }
-    }
+    asker: Asker,
 }
 
 /// Why a test says nothing.
 struct Undecided(String);
 
-type Reply = Result<(StatusCode, Vec<u8>), Problem>;
+type Reply = Result<(StatusCode, Bytes), Problem>;
 
 impl Probe {
-    pub(super) fn new() -> reqwest::Result<Self> {
-        let client = reqwest::Client::builder()
-            .no_proxy()
-            .connect_timeout(CONNECT)
-            .redirect(reqwest::redirect::Policy::none())
-            // Below the keep-alive of uvicorn (5 s).
-            .pool_idle_timeout(Duration::from_secs(3))
-            .build()?;
-        Ok(Self { client })
+    pub(super) fn new(trust: Trust, key: Option<&str>) -> Self {
+        let asker = Asker::new(CONNECT, trust, LONGEST);
+        Self {
+            asker: match key {
+                Some(key) => asker.with_key(key),
+                None => asker,
+            },
+        }
     }
 
     /// One look, with what the look before it showed.
-    pub(super) async fn look(&self, url: &str, access: Access, before: &Watched) -> Watched {
+    pub(super) async fn look(&self, url: &str, before: &Watched) -> Watched {
         let engine = At { probe: self, url };
         let serving = match engine.get("/ping").await {
+            Err(problem) if problem.lasts() => return Watched::lacking(problem.words()),
             Err(problem) => Err(problem.words()),
             Ok((StatusCode::SERVICE_UNAVAILABLE, _)) => {
                 Err("answers 503: it starts, drains or is broken".to_owned())
@@ -108,19 +81,10 @@ impl Probe {
             Ok(status) => status,
             Err(why) => return before.without_answer(why),
         };
-        if access == Access::Keyed {
-            return Watched::of(Answer::Locked);
-        }
         let facts = match engine.facts(ping).await {
             Ok(facts) => facts,
             Err(Lack::Undecided(why)) => return before.without_answer(why),
-            Err(Lack::Feature(lack)) => {
-                let abilities = Abilities {
-                    lacks: vec![lack],
-                    ..Abilities::default()
-                };
-                return Watched::of(Answer::Tested(Facts::default(), abilities));
-            }
+            Err(Lack::Feature(lack)) => return Watched::lacking(lack),
         };
         if let Answer::Tested(_, abilities) = &before.answer
             && (abilities.lacks.is_empty() || before.age < AGAIN)
@@ -148,6 +112,15 @@ impl Watched {
             answer,
             ..Self::default()
         }
+    }
+
+    /// Of an engine that nothing else is known of.
+    fn lacking(lack: String) -> Self {
+        let abilities = Abilities {
+            lacks: vec![lack],
+            ..Abilities::default()
+        };
+        Self::of(Answer::Tested(Facts::default(), abilities))
     }
 
     /// One look without an answer says nothing about an engine that answered before.
@@ -193,40 +166,19 @@ impl At<'_> {
         body: Option<&Value>,
         limit: Duration,
     ) -> Reply {
-        let mut request = self
-            .probe
-            .client
-            .request(method, format!("{}{path}", self.url));
-        if let Some(body) = body {
-            request = request.json(body);
-        }
-        let whole = async {
-            let problem = |error: reqwest::Error| {
-                if error.is_connect() {
-                    Problem::NotReached
-                } else {
-                    Problem::Broken
-                }
-            };
-            let mut answer = request.send().await.map_err(problem)?;
-            let status = answer.status();
-            let mut body = Vec::new();
-            while let Some(piece) = answer.chunk().await.map_err(problem)? {
-                body.extend_from_slice(&piece);
-                if body.len() > LONGEST {
-                    return Err(Problem::TooLong);
-                }
-            }
-            Ok((status, body))
+        let question = Question {
+            method,
+            url: &format!("{}{path}", self.url),
+            body: body.map(|body| Bytes::from(body.to_string())),
+            within: limit,
         };
-        let answer = tokio::time::timeout(limit, whole).await;
-        answer.unwrap_or(Err(Problem::TimedOut(limit)))
+        self.probe.asker.ask(question).await
     }
 
     /// What it says about itself.
     async fn facts(&self, ping: StatusCode) -> Result<Facts, Lack> {
         let (info, ready) = tokio::join!(self.get("/model_info"), self.get("/ready"));
-        let body = found("/model_info", info)?;
+        let body = self.found("/model_info", info)?;
         let info: ModelInfo = serde_json::from_slice(&body)
             .map_err(|_| Lack::Feature("/model_info does not answer as SGLang's".to_owned()))?;
         // `/ready` is `/ping`, and not paused; SGLang before 0.5.17 does not have it.
@@ -243,7 +195,7 @@ impl At<'_> {
     async fn test(&self, facts: &Facts) -> Result<Abilities, Undecided> {
         let mut abilities = Abilities::default();
         let info = self.get("/server_info").await;
-        match found("/server_info", info) {
+        match self.found("/server_info", info) {
             Ok(body) => {
                 let info: Option<ServerInfo> = serde_json::from_slice(&body).ok();
                 let version = info.map(|info| shorten(&info.version));
@@ -254,7 +206,7 @@ impl At<'_> {
         }
         let nobody = json!({"rid": id()});
         let aborted = self.ask(Method::POST, "/abort_request", Some(&nobody), LIMIT);
-        match found("/abort_request", aborted.await) {
+        match self.found("/abort_request", aborted.await) {
             Ok(_) => {}
             Err(Lack::Feature(lack)) => abilities.lacks.push(lack),
             Err(Lack::Undecided(why)) => return Err(Undecided(why)),
@@ -320,9 +272,12 @@ impl At<'_> {
         path: &str,
         rid: &str,
         body: &Value,
-    ) -> Result<Result<Vec<u8>, String>, Undecided> {
+    ) -> Result<Result<Bytes, String>, Undecided> {
         match self.ask(Method::POST, path, Some(body), GENERATION).await {
             Ok((status, body)) if status.is_success() => Ok(Ok(body)),
+            Ok((StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _)) => {
+                Ok(Err(format!("it {}", self.locked())))
+            }
             Ok((status, body)) if status.is_client_error() => {
                 Ok(Err(shorten(&ErrorBody::parse(&body).message)))
             }
@@ -340,30 +295,39 @@ impl At<'_> {
             }
         }
     }
-}
 
-/// The body of an answer that has to be there.
-fn found(path: &str, reply: Reply) -> Result<Vec<u8>, Lack> {
-    match reply {
-        Err(problem) => Err(Lack::Undecided(problem.words())),
-        Ok((status, body)) if status.is_success() => Ok(body),
-        Ok((StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _)) => Err(Lack::Feature(format!(
-            "{path} asks for a key: name it in spec.external.apiKeySecretRef"
-        ))),
-        Ok((status, _)) if status.is_server_error() => Err(Lack::Undecided(format!(
-            "answers {} to {path}",
-            status.as_u16()
-        ))),
-        Ok((status, body)) => Err(Lack::Feature(match status {
-            StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
-                format!("it has no {path}")
+    /// The body of an answer that has to be there.
+    fn found(&self, path: &str, reply: Reply) -> Result<Bytes, Lack> {
+        match reply {
+            Err(problem) => Err(Lack::Undecided(problem.words())),
+            Ok((status, body)) if status.is_success() => Ok(body),
+            Ok((StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _)) => {
+                Err(Lack::Feature(format!("{path} {}", self.locked())))
             }
-            _ => format!(
-                "{path} answers {}: {}",
-                status.as_u16(),
-                shorten(&ErrorBody::parse(&body).message)
-            ),
-        })),
+            Ok((status, _)) if status.is_server_error() => Err(Lack::Undecided(format!(
+                "answers {} to {path}",
+                status.as_u16()
+            ))),
+            Ok((status, body)) => Err(Lack::Feature(match status {
+                StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
+                    format!("it has no {path}")
+                }
+                _ => format!(
+                    "{path} answers {}: {}",
+                    status.as_u16(),
+                    shorten(&ErrorBody::parse(&body).message)
+                ),
+            })),
+        }
+    }
+
+    /// What it means that nobody is let in.
+    fn locked(&self) -> &'static str {
+        if self.probe.asker.has_key() {
+            "refuses the key of spec.external.apiKeySecretRef: use the one that the engine was started with (--api-key)"
+        } else {
+            "asks for a key: name it in spec.external.apiKeySecretRef"
+        }
     }
 }
 

@@ -9,14 +9,17 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sglang_simulator::{Config, Simulator};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use super::probe::{Access, Probe, Watched};
-use super::{Surveys, Wanted};
-use crate::plan::pool::external::{Abilities, Answer, Facts};
+use engine_http::Trust;
+
+use super::probe::{Probe, Watched};
+use super::{Credentials, Surveyor, Surveys, Wanted};
+use crate::plan::pool::external::{Abilities, Answer, Facts, Survey};
 use crate::resources::pool::EngineList;
 
 /// No test waits longer for anything.
@@ -40,15 +43,36 @@ impl Engine {
     async fn doctored(
         doctor: impl Fn(&str, Value) -> Result<Value, StatusCode> + Send + Sync + 'static,
     ) -> Self {
-        let simulator = Simulator::new(Config::default()).unwrap();
         let doctor: Doctor = Arc::new(doctor);
-        let routes =
-            simulator
-                .router()
-                .layer(middleware::from_fn(move |request: Request, next: Next| {
-                    let doctor = Arc::clone(&doctor);
-                    async move { treat(&doctor, request, next).await }
-                }));
+        Self::of(|routes| {
+            routes.layer(middleware::from_fn(move |request: Request, next: Next| {
+                let doctor = Arc::clone(&doctor);
+                async move { treat(&doctor, request, next).await }
+            }))
+        })
+        .await
+    }
+
+    /// Refuses what a gate does not let in.
+    async fn behind(lets_in: impl Fn(&Request) -> bool + Clone + Send + Sync + 'static) -> Self {
+        Self::of(|routes| {
+            routes.layer(middleware::from_fn(move |request: Request, next: Next| {
+                let is_in = lets_in(&request);
+                async move {
+                    if is_in {
+                        next.run(request).await
+                    } else {
+                        StatusCode::UNAUTHORIZED.into_response()
+                    }
+                }
+            }))
+        })
+        .await
+    }
+
+    async fn of(layered: impl FnOnce(axum::Router) -> axum::Router) -> Self {
+        let simulator = Simulator::new(Config::default()).unwrap();
+        let routes = layered(simulator.router());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let mut serving = JoinSet::new();
@@ -61,9 +85,8 @@ impl Engine {
     }
 
     async fn look(&self, before: &Watched) -> Watched {
-        Probe::new()
-            .unwrap()
-            .look(&self.url, Access::Open, before)
+        Probe::new(Trust::public(), None)
+            .look(&self.url, before)
             .await
     }
 
@@ -228,26 +251,126 @@ async fn a_paused_engine_is_asked_for_no_token() {
     assert!(tested(&again).0.paused);
 }
 
+/// As SGLang with `--api-key`: nothing is answered without it.
+async fn locked(key: &'static str) -> Engine {
+    Engine::behind(move |request: &Request| {
+        let given = request.headers().get("authorization");
+        given.is_some_and(|given| given == format!("Bearer {key}").as_str())
+    })
+    .await
+}
+
 #[tokio::test]
-async fn an_engine_with_a_key_is_only_seen_to_answer() {
+async fn an_engine_with_a_key_is_tested_with_it() {
+    let engine = locked("secret").await;
+    let with = |key: Option<&str>| {
+        let probe = Probe::new(Trust::public(), key);
+        let url = engine.url.clone();
+        async move { probe.look(&url, &Watched::default()).await }
+    };
+    let right = with(Some("secret")).await;
+    let (facts, abilities) = tested(&right);
+    assert_eq!(abilities.lacks, [""; 0]);
+    assert_eq!(abilities.version.as_deref(), Some("0.5.23"));
+    assert_eq!(facts.weight_version.as_deref(), Some("default"));
+    let none = with(None).await;
+    assert_eq!(
+        tested(&none).1.lacks,
+        ["/model_info asks for a key: name it in spec.external.apiKeySecretRef"]
+    );
+    let wrong = with(Some("another")).await;
+    assert_eq!(
+        tested(&wrong).1.lacks,
+        [
+            "/model_info refuses the key of spec.external.apiKeySecretRef: use the one that the engine was started with (--api-key)"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_key_that_only_generation_asks_for_is_told_as_that() {
     let engine = Engine::doctored(|path, body| match path {
-        "/ping" | "/ready" => Ok(body),
-        _ => Err(StatusCode::UNAUTHORIZED),
+        "/generate" => Err(StatusCode::FORBIDDEN),
+        _ => Ok(body),
     })
     .await;
-    let probe = Probe::new().unwrap();
-    let locked = probe
-        .look(&engine.url, Access::Keyed, &Watched::default())
+    let looked = Probe::new(Trust::public(), Some("another"))
+        .look(&engine.url, &Watched::default())
         .await;
-    assert_eq!(locked.answer, Answer::Locked);
-    let open = probe
-        .look(&engine.url, Access::Open, &Watched::default())
-        .await;
-    let told = &tested(&open).1.lacks;
     assert_eq!(
-        told,
-        &["/model_info asks for a key: name it in spec.external.apiKeySecretRef"]
+        tested(&looked).1.lacks,
+        [
+            "/generate refuses a plain request: it refuses the key of spec.external.apiKeySecretRef: use the one that the engine was started with (--api-key)"
+        ]
     );
+}
+
+#[tokio::test]
+async fn an_engine_that_is_not_trusted_needs_a_person() {
+    let engine = Engine::plain().await;
+    let url = engine.url.replace("http://", "https://");
+    let looked = Probe::new(Trust::public(), None)
+        .look(&url, &Watched::default())
+        .await;
+    assert_eq!(
+        tested(&looked).1.lacks,
+        ["does not speak TLS: if it speaks plain HTTP, write http://"]
+    );
+    assert_eq!(engine.asked("/ping"), 0);
+}
+
+#[tokio::test]
+async fn a_survey_begins_anew_with_another_key() {
+    let engine = locked("second").await;
+    let key = Arc::new(Mutex::new(None));
+    let keys = Arc::clone(&key);
+    let surveyor = Arc::new(Surveyor::new(
+        EngineList::Urls(vec![engine.url.clone()]),
+        Box::new(move || {
+            let key: Option<&str> = *keys.lock();
+            let key = key.ok_or_else(|| "there is no key".to_owned())?;
+            Ok(Credentials {
+                key: Some(key.to_owned()),
+                ca: None,
+            })
+        }),
+    ));
+    let (news, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let asks = Arc::clone(&surveyor);
+    let mut asking = JoinSet::new();
+    asking.spawn(async move {
+        asks.run(
+            || true,
+            move || {
+                let _ = news.send(());
+            },
+        )
+        .await;
+    });
+    let mut until = async |what: &str, holds: &dyn Fn() -> bool| {
+        let wait = async {
+            while !holds() {
+                told.recv().await.unwrap();
+            }
+        };
+        tokio::time::timeout(SOON, wait).await.expect(what);
+    };
+    let missing = || surveyor.survey().missing.as_deref() == Some("there is no key");
+    until("what is missing is told", &missing).await;
+    assert_eq!(engine.asked("/ping"), 0);
+    let lacks = || match &surveyor.survey().engines[0].answer {
+        Answer::Tested(_, abilities) => Some(abilities.lacks.len()),
+        _ => None,
+    };
+    *key.lock() = Some("first");
+    until("the wrong key is told", &|| lacks() == Some(1)).await;
+    assert_eq!(surveyor.survey().missing, None);
+    *key.lock() = Some("second");
+    until("the engine is tested", &|| lacks() == Some(0)).await;
+    // What a Pod tells is what the controller hears.
+    let told = serde_json::to_vec(&surveyor.survey()).unwrap();
+    let heard: Survey = serde_json::from_slice(&told).unwrap();
+    assert_eq!(heard, surveyor.survey());
 }
 
 #[tokio::test]
@@ -271,9 +394,8 @@ async fn what_is_no_engine_is_told() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let mut serving = JoinSet::new();
     serving.spawn(async move { axum::serve(listener, axum::Router::new()).await.unwrap() });
-    let looked = Probe::new()
-        .unwrap()
-        .look(&url, Access::Open, &Watched::default())
+    let looked = Probe::new(Trust::public(), None)
+        .look(&url, &Watched::default())
         .await;
     assert_eq!(tested(&looked).1.lacks, ["it has no /model_info"]);
 }
@@ -281,10 +403,10 @@ async fn what_is_no_engine_is_told() {
 #[tokio::test]
 async fn a_survey_begins_with_the_first_question_and_ends_with_its_pool() {
     let engine = Engine::plain().await;
-    let surveys = Surveys::new().unwrap();
-    let wanted = Wanted {
+    let surveys = Surveys::default();
+    let wanted = Wanted::Here {
         engines: EngineList::Urls(vec![engine.url.clone()]),
-        access: Access::Open,
+        ca: None,
     };
     let there = Arc::new(AtomicBool::new(true));
     let (news, mut told) = tokio::sync::mpsc::unbounded_channel();
@@ -319,10 +441,10 @@ async fn a_survey_begins_with_the_first_question_and_ends_with_its_pool() {
 
 #[tokio::test]
 async fn a_name_that_leads_nowhere_is_told() {
-    let surveys = Surveys::new().unwrap();
-    let wanted = Wanted {
+    let surveys = Surveys::default();
+    let wanted = Wanted::Here {
         engines: EngineList::Service("no-such-name.invalid:30000".to_owned()),
-        access: Access::Open,
+        ca: None,
     };
     let (news, mut told) = tokio::sync::mpsc::unbounded_channel();
     let ask = || {
