@@ -1,20 +1,22 @@
 //! Builds what an attempt needs, applies it, and creates Pods: policies are there before them.
 
-use serde_json::Value;
+use kube::ResourceExt;
+use serde_json::{Value, json};
 
 use super::context::Context;
 use super::subject::Subject;
 use super::{acts, refusal};
-use crate::api::meta;
+use crate::api::meta::{self, annotations, labels};
 use crate::api::pool::SGLangPool;
 use crate::controllers::Error;
 use crate::controllers::runtime::apply::Outcome;
 use crate::controllers::runtime::calls::Identity;
+use crate::controllers::runtime::unread;
 use crate::plan::job::Plan;
 use crate::plan::pool::Trouble;
-use crate::resources::Object;
 use crate::resources::job::{self as resources, AgentPod};
 use crate::resources::secrets::JobSecrets;
+use crate::resources::{Object, names};
 
 /// What became of the Pods of agents.
 #[derive(Debug)]
@@ -41,9 +43,22 @@ pub(super) async fn make(
     let Ok(objects) = resources::build(input) else {
         return Ok(Agents::Made);
     };
-    let (objects, driver) = objects.split();
-    for object in &objects {
+    let (objects, mut driver) = objects.split();
+    let (unread, read): (Vec<_>, Vec<_>) = objects.iter().partition(|object| {
+        let kind = object.kind();
+        !context.children.has(kind.api_version(), kind.name())
+    });
+    // The driver's Pod says which settings were sent before it, also to a process that has just started and may not read them.
+    let settings = unread::fingerprint(unread.iter().copied());
+    driver.value["metadata"]["annotations"][annotations::SETTINGS] = json!(settings);
+    // Policies are there before anything that they are about.
+    for object in read {
         apply(context, object).await?;
+    }
+    if noted(context, subject, attempt).as_ref() != Some(&settings) {
+        for object in unread {
+            apply(context, object).await?;
+        }
     }
     let uid = &subject.target.uid;
     if plan.driver {
@@ -72,6 +87,18 @@ pub(super) async fn make(
             None => Err(error),
         },
     }
+}
+
+/// The settings that the attempt's driver was made with.
+fn noted(context: &Context, subject: &Subject<'_>, attempt: u32) -> Option<String> {
+    let target = &subject.target;
+    let pods = (context.pods)(&target.namespace, &target.name);
+    let name = names::driver(&target.name, attempt);
+    let driver = pods.iter().find(|pod| {
+        pod.metadata.name.as_ref() == Some(&name)
+            && pod.labels().get(labels::JOB_UID) == Some(&target.uid)
+    })?;
+    driver.annotations().get(annotations::SETTINGS).cloned()
 }
 
 /// Applies an object: what is watched by what is there, the rest unread.

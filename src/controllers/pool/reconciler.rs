@@ -8,7 +8,6 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use kube::core::{DeserializeGuard, ObjectMeta};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use super::ca;
 use super::external::Surveys;
@@ -24,6 +23,7 @@ use crate::controllers::runtime::children::Children;
 use crate::controllers::runtime::events::{self, Teller};
 use crate::controllers::runtime::prune;
 use crate::controllers::runtime::reconcile::Next;
+use crate::controllers::runtime::unread;
 use crate::controllers::{Class, Error};
 use crate::plan::pool::{self as plan, Built, Observed, Trouble, Verdict};
 use crate::resources::labels::Component;
@@ -175,7 +175,7 @@ impl PoolReconciler {
         let is_read =
             |object: &Object| children.has(object.kind().api_version(), object.kind().name());
         let mut objects = objects.into_objects();
-        let settings = fingerprint(objects.iter().filter(|object| !is_read(object)));
+        let settings = unread::fingerprint(objects.iter().filter(|object| !is_read(object)));
         let settled = note_settings(&mut objects, &settings, |last| self.cached(last))?;
         for object in objects {
             // Applied before the last object, which says so.
@@ -301,16 +301,6 @@ fn note_settings(
         && live["metadata"]["ownerReferences"] == last.value["metadata"]["ownerReferences"];
     last.value["metadata"]["annotations"][annotations::SETTINGS] = json!(settings);
     Ok(same)
-}
-
-fn fingerprint<'a>(objects: impl Iterator<Item = &'a Object>) -> String {
-    let digest = objects.fold(Sha256::new(), |digest, object| {
-        digest.chain_update(object.value.to_string())
-    });
-    digest
-        .finalize()
-        .iter()
-        .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 /// Which errors people are told in a condition: those that do not go away by themselves.

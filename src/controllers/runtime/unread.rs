@@ -6,6 +6,7 @@
 
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::apply::{Applier, Outcome};
 use super::calls::{Calls, Effect, Identity};
@@ -13,6 +14,7 @@ use super::decision::{self, Reason};
 use super::prune;
 use crate::api::meta::labels;
 use crate::controllers::{Class, Error};
+use crate::resources::Object;
 
 impl Applier {
     /// Makes an object be as wanted without reading it.
@@ -26,12 +28,32 @@ impl Applier {
         if self.sent(&key) == Some(decision::hash(desired)) {
             return Ok(Outcome::Settled);
         }
-        match self.change(&identity, desired).await {
-            Err(error) if error.class() == Class::NotFound => self.make(&identity, desired).await?,
-            other => other?,
+        if self.sent(&key).is_some() {
+            self.change_or_make(&identity, desired).await?;
+        } else {
+            self.make_or_change(&identity, desired).await?;
         }
         self.note_sent(key, decision::hash(desired));
         Ok(Outcome::Sent(Reason::Missing))
+    }
+
+    async fn change_or_make(&self, identity: &Identity, desired: &Value) -> Result<(), Error> {
+        match self.change(identity, desired).await {
+            Err(error) if error.class() == Class::NotFound => self.make(identity, desired).await,
+            other => other,
+        }
+    }
+
+    /// What this process has not sent yet is mostly not there. A quota that is used up refuses it also where it is.
+    async fn make_or_change(&self, identity: &Identity, desired: &Value) -> Result<(), Error> {
+        let refused = match self.make(identity, desired).await {
+            Err(error) if matches!(error.class(), Class::Conflict | Class::Forbidden) => error,
+            other => return other,
+        };
+        match self.change(identity, desired).await {
+            Err(error) if error.class() == Class::NotFound => Err(refused),
+            other => other,
+        }
     }
 
     async fn change(&self, identity: &Identity, desired: &Value) -> Result<(), Error> {
@@ -81,12 +103,22 @@ impl Applier {
         };
         let api = identity.api(self.calls().client());
         let call = api.create(&params, &object);
-        // A conflict: somebody made it in between; the next look finds out who.
         self.calls()
             .call(Effect::Write, "create", &text, call)
             .await
             .map(drop)
     }
+}
+
+/// A hash of objects, to be noted where it can be read, by whoever may not read the objects.
+pub fn fingerprint<'a>(objects: impl Iterator<Item = &'a Object>) -> String {
+    let digest = objects.fold(Sha256::new(), |digest, object| {
+        digest.chain_update(object.value.to_string())
+    });
+    digest
+        .finalize()
+        .iter()
+        .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 /// Deletes an object, if it is there and of the same owner as `like`.

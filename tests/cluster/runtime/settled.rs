@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};
 use rollout_operator::api::meta;
 use rollout_operator::controllers::runtime::calls::Identity;
 use serde_json::{Value, json};
 
 use super::controller::{Controller, until};
+use super::jobs::place::Place;
 use super::pools::{condition, create, pool};
 use crate::api::{client, namespace, objects};
 
@@ -115,4 +117,37 @@ async fn a_settled_cluster_sees_no_write_also_after_a_restart_and_one_after_drif
         repairs[0].contains("services/good-0-engines"),
         "{repairs:#?}"
     );
+}
+
+#[tokio::test]
+async fn a_restart_sends_nothing_of_a_job_that_has_its_driver() {
+    let mut place = Place::new("again").await;
+    place.becomes_ready("pool").await;
+    let nowhere = json!({"spec": {"nodeSelector": {"node": "nowhere"}}});
+    place
+        .job("job", &json!({"driver": {"template": nowhere}}))
+        .await;
+    place.becomes("job", "Stalled", "True/Unschedulable").await;
+    assert_eq!(place.of::<Pod>("job").await, ["job-driver-1"]);
+    until("it is settled", &place.controller, async || {
+        let before = writes(&place.namespace).len();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        writes(&place.namespace).len() == before
+    })
+    .await;
+    let made = writes(&place.namespace);
+    assert!(made.len() > 8, "the audit log shows too little: {made:#?}");
+
+    place.controller.signal(nix::sys::signal::Signal::SIGTERM);
+    assert!(place.controller.end().await.success());
+    place.controller = Controller::ready(&place.namespace, &[]).await;
+    until("it has looked at the job", &place.controller, async || {
+        let name = r#"rollout_operator_reconciles_total{kind="RolloutJob",result="ok"}"#;
+        place.controller.figure(name).await >= 1.0
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let sent = &writes(&place.namespace)[made.len()..];
+    assert_eq!(sent, [""; 0], "a restart wrote");
+    place.end().await;
 }
