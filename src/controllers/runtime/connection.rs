@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use axum::http::header::{HeaderValue, USER_AGENT};
-use axum::http::{Method, Request, Response};
+use axum::http::{Method, Request, Response, Uri};
 use kube::client::{Body, ClientBuilder};
 use kube::{Client, Config};
 use tower::{Layer, Service};
@@ -68,7 +68,7 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let verb = verb(request.method(), request.uri().query().unwrap_or_default());
+        let verb = verb(request.method(), request.uri());
         let metrics = Arc::clone(&self.metrics);
         let started = Instant::now();
         let answer = self.inner.call(request);
@@ -82,14 +82,58 @@ where
 }
 
 /// A bounded set of words, whatever is asked.
-fn verb(method: &Method, query: &str) -> &'static str {
+fn verb(method: &Method, uri: &Uri) -> &'static str {
     match *method {
-        Method::GET if query.contains("watch=true") => "watch",
+        Method::GET if uri.query().unwrap_or_default().contains("watch=true") => "watch",
+        Method::GET if is_list(uri.path()) => "list",
         Method::GET => "get",
         Method::POST => "create",
         Method::PUT => "update",
         Method::PATCH => "patch",
         Method::DELETE => "delete",
         _ => "other",
+    }
+}
+
+/// Whether a path names all objects of a kind, in a namespace or everywhere.
+fn is_list(path: &str) -> bool {
+    let parts: Vec<_> = path.trim_matches('/').split('/').collect();
+    let below = match parts.first() {
+        Some(&"api") => parts.get(2..),
+        Some(&"apis") => parts.get(3..),
+        _ => None,
+    };
+    match below.unwrap_or_default() {
+        ["namespaces", _, rest @ ..] => rest.len() == 1,
+        rest => rest.len() == 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{Method, Uri};
+
+    use super::verb;
+
+    #[test]
+    fn reading_one_object_is_told_from_reading_a_list() {
+        let of = |uri: &'static str| verb(&Method::GET, &Uri::from_static(uri));
+        for uri in [
+            "/api/v1/pods?limit=500",
+            "/api/v1/namespaces/rl/pods",
+            "/apis/rollout-operator.dev/v1alpha1/rolloutjobs?limit=1",
+            "/apis/networking.k8s.io/v1/namespaces/rl/networkpolicies?labelSelector=a",
+        ] {
+            assert_eq!(of(uri), "list", "{uri}");
+        }
+        for uri in [
+            "/api/v1/namespaces/rl/pods/a",
+            "/apis/apps/v1/namespaces/rl/deployments/a/scale",
+            "/api/v1/namespaces/rl",
+            "/version",
+        ] {
+            assert_eq!(of(uri), "get", "{uri}");
+        }
+        assert_eq!(of("/api/v1/pods?watch=true&limit=500"), "watch");
     }
 }

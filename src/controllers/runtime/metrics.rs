@@ -6,7 +6,7 @@ use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 /// Names, without the endings that the text format adds (`_total`, `_bucket`).
@@ -70,8 +70,13 @@ struct Verb {
     verb: &'static str,
 }
 
+/// Bounds of durations, in seconds: a reconcile ends within a minute.
+const BOUNDS: [f64; 16] = [
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0,
+];
+
 fn seconds() -> Histogram {
-    Histogram::new(exponential_buckets(0.001, 2.0, 16))
+    Histogram::new(BOUNDS)
 }
 
 /// The metrics of one controller process.
