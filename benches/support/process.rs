@@ -16,6 +16,21 @@ fn operator_binary() -> PathBuf {
     )
 }
 
+/// A part of the operator. It logs errors alone.
+pub(crate) fn operator(arguments: &[&str]) -> Command {
+    command(&operator_binary(), arguments)
+}
+
+fn command(program: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env("ROLLOUT_LOG", "error")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    command
+}
+
 /// A child process. Killed when it is dropped; those started with `--exit-with-stdin` also end when this process dies.
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -27,24 +42,30 @@ pub(crate) struct Process {
 impl Process {
     /// Starts a program and waits for the line that says where it listens.
     pub(crate) fn start(program: &Path, arguments: &[&str]) -> Self {
-        let mut process = Self::start_silent(program, arguments);
+        Self::announcing(command(program, arguments))
+    }
+
+    /// Starts what announces where it listens, and waits for that line.
+    pub(crate) fn announcing(command: Command) -> Self {
+        let program = format!("{command:?}");
+        let mut process = Self::spawn(command);
         let stdout = process.child.stdout.take().unwrap();
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line).unwrap();
         process.announced = serde_json::from_str(&line)
-            .unwrap_or_else(|error| panic!("{arguments:?} said {line:?}: {error}"));
+            .unwrap_or_else(|error| panic!("{program} said {line:?}: {error}"));
         process
     }
 
     /// Starts a program that says nothing.
     pub(crate) fn start_silent(program: &Path, arguments: &[&str]) -> Self {
-        let child = Command::new(program)
-            .args(arguments)
-            .env("ROLLOUT_LOG", "error")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
+        Self::spawn(command(program, arguments))
+    }
+
+    fn spawn(mut command: Command) -> Self {
+        let child = command
             .spawn()
-            .unwrap_or_else(|error| panic!("cannot start {}: {error}", program.display()));
+            .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
         Self {
             child,
             announced: Value::Null,
@@ -53,7 +74,7 @@ impl Process {
 
     /// A part of the operator.
     pub(crate) fn operator(arguments: &[&str]) -> Self {
-        Self::start(&operator_binary(), arguments)
+        Self::announcing(operator(arguments))
     }
 
     /// A field of the announcement.

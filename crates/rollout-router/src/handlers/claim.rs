@@ -139,6 +139,7 @@ fn take(
         state.claim_id = Some(claim_id.to_owned());
         drop(state);
         job.remember_claim(claim_id, session.id);
+        tracing::debug!(session = session.id.short(), ?holder, "assigned");
         return Ok(Some(session));
     }
     Ok(None)
