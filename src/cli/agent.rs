@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use clap::{ArgGroup, Args as ClapArgs, Subcommand};
 use rollout_agent::{
     install,
-    launcher::{self, LauncherConfig, LauncherEnd},
+    launcher::{self, LauncherConfig, LauncherEnd, Surroundings},
     shim::{self, Agent, Function, ShimConfig},
 };
 use tokio::{
@@ -55,6 +55,10 @@ struct Install {
 
 #[derive(Debug, ClapArgs)]
 #[command(group(ArgGroup::new("claim_token").required(true)))]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "they are flags of a command line"
+)]
 struct Launch {
     /// The router's agents' port.
     #[arg(long, value_name = "URL")]
@@ -93,6 +97,13 @@ struct Launch {
     /// How long the router may be away between sessions.
     #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
     router_timeout_seconds: Duration,
+    /// How long an end that may be the pod's (the agent's container is gone; the agent failed beside a sandbox) waits for the word of
+    /// whoever watches the pod, before it is reported as it was seen. 0: nobody watches it.
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
+    pod_word_seconds: Duration,
+    /// The agent works in other containers too.
+    #[arg(long)]
+    sandbox: bool,
     /// Ends when standard input is closed.
     #[arg(long)]
     exit_with_stdin: bool,
@@ -191,6 +202,12 @@ async fn run_launcher(args: Launch) -> anyhow::Result<ExitCode> {
         load_timeout: args.load_timeout_seconds,
         shim_timeout: args.shim_timeout_seconds,
         router_timeout: args.router_timeout_seconds,
+        pod_word: args.pod_word_seconds,
+        surroundings: if args.sandbox {
+            Surroundings::Sandbox
+        } else {
+            Surroundings::Own
+        },
         ..LauncherConfig::new(args.router, claim_token, args.directory)
     };
     let ended = launcher::run(config, stop.clone()).await;

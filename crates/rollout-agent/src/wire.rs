@@ -106,6 +106,9 @@ pub struct Ended {
     /// Whether every process of the session is gone.
     #[serde(default = "yes")]
     pub clean: bool,
+    /// Nobody said so: the agent's container is gone.
+    #[serde(skip)]
+    pub lost: bool,
 }
 
 fn yes() -> bool {
@@ -131,6 +134,9 @@ impl Ended {
 
 /// Metadata of a session whose process ran others too, and died: nobody knows which of them did it.
 const SHARED_DEATH: &str = "shared_process_died";
+
+/// Metadata of a session whose agent's container ran out of memory.
+const OUT_OF_MEMORY: &str = "out_of_memory";
 
 /// Metadata of a session that could not run because the agent itself cannot: another pod will hardly do better.
 const LOAD_FAILED: &str = "agent_load_failed";
@@ -179,6 +185,34 @@ impl Ended {
             Value::Bool(true),
         )]));
         self
+    }
+
+    /// The same of a session that failed while the kernel killed processes of its container for want of memory.
+    #[must_use]
+    pub fn out_of_memory(mut self) -> Self {
+        const WHY: &str = "the memory limit of the agent's container was used up, and the kernel killed a process in it";
+        self.fault = Fault::Infra;
+        self.error = Some(match self.error {
+            Some(error) => format!("{WHY}: {error}"),
+            None => WHY.to_owned(),
+        });
+        let mut result = self.result.unwrap_or_default();
+        result.insert(OUT_OF_MEMORY.to_owned(), Value::Bool(true));
+        self.result = Some(result);
+        self
+    }
+
+    /// Whether the agent ended well.
+    pub fn is_well(&self) -> bool {
+        self.exit_code == Some(0) && self.error.is_none()
+    }
+
+    /// The end of a session whose agent's container is gone.
+    pub fn lost(session_id: &str) -> Self {
+        Self {
+            lost: true,
+            ..Self::infra(session_id, "the agent's container was lost")
+        }
     }
 
     /// The end of a session whose agent cannot be loaded or started.

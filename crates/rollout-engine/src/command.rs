@@ -46,6 +46,15 @@ pub enum Company {
     Alone,
 }
 
+/// Whose failure it is when the memory of a sample's agent runs out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blame {
+    /// Nobody's: it has not happened before, and the next place may have more.
+    Nobody,
+    /// The agent's: it has happened before, and is a result.
+    Agent,
+}
+
 /// One thing to do, in the order given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
@@ -66,6 +75,8 @@ pub enum Command {
         key: SampleKey,
         /// With whom.
         company: Company,
+        /// Whose failure it is when its agent runs out of memory.
+        out_of_memory: Blame,
     },
     /// End one execution early, keeping what it has; `SampleEnded` is still owed.
     Cancel {

@@ -50,6 +50,12 @@ pub enum SampleEnd {
         /// Stable name of the cause.
         cause: String,
     },
+    /// Its agent ran out of memory for the first time: as `Infra`. The next time it is the agent's own doing
+    /// ([`crate::Blame`]), and a result.
+    OutOfMemory {
+        /// Stable name of the cause.
+        cause: String,
+    },
     /// What should run cannot be started, and hardly could anywhere (an agent that cannot be imported): as `Infra`, but a few of these
     /// with no finished sample in between end the job.
     Setup {

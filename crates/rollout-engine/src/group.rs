@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::command::Blame;
 use crate::ids::{GroupIndex, TakeId};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub(crate) struct Slot {
     pub(crate) refills: u32,
     /// Shared processes that died with it.
     pub(crate) shared_deaths: u32,
+    /// Whose failure it is when its agent runs out of memory now.
+    pub(crate) out_of_memory: Blame,
     pub(crate) started: Duration,
     /// The number of its last execution among all of the job.
     pub(crate) execution: u64,

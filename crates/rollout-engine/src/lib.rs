@@ -38,7 +38,7 @@ mod tally;
 mod teardown;
 
 pub use book::{Book, BookError, OpenTake, QueueName, Queued, Record, Requeue, Source};
-pub use command::{Command, Company, JobResult, Reason};
+pub use command::{Blame, Command, Company, JobResult, Reason};
 pub use config::{EngineConfig, Granularity, LadderConfig, Limits, Scoring, Surplus};
 pub use engine::{Engine, Progress};
 pub use event::{Event, SampleEnd, ScoreEnd, SlotStart, StopCause, Verdict};

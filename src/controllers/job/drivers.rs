@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use crate::plan::job::{Holder, Report};
+use crate::plan::job::{Holder, PodEnd, Report};
 use crate::resources::job::STATUS_PORT;
 
 /// Between two questions.
@@ -44,7 +44,7 @@ struct Known {
     retired: Mutex<BTreeSet<Holder>>,
     /// Of which Pods how many may go.
     to_retire: Mutex<(Vec<Holder>, usize)>,
-    to_tell: Mutex<BTreeMap<Holder, String>>,
+    to_tell: Mutex<BTreeMap<Holder, PodEnd>>,
     news: Notify,
 }
 
@@ -132,7 +132,7 @@ impl Drivers {
     }
 
     /// Tells a driver which Pods ended.
-    pub(super) fn tell(&self, uid: &str, ends: BTreeMap<Holder, String>) {
+    pub(super) fn tell(&self, uid: &str, ends: BTreeMap<Holder, PodEnd>) {
         if let Some(asked) = self.asked.lock().get(uid)
             && !ends.is_empty()
         {
@@ -175,8 +175,11 @@ impl Task {
     async fn tell(&self) -> bool {
         let ends: Vec<_> = self.known.to_tell.lock().clone().into_iter().collect();
         let mut taken = false;
-        for (holder, reason) in ends {
-            let body = json!({"slot": holder.0, "generation": holder.1, "reason": reason});
+        for (holder, end) in ends {
+            let mut body = json!({"slot": holder.0, "generation": holder.1, "reason": end.reason});
+            if let Some(word) = end.cause.word() {
+                body["cause"] = json!(word);
+            }
             if self.pod_ended(holder, &body).await.is_none() {
                 return taken;
             }

@@ -9,6 +9,7 @@
 //! reconciles, so that a driver that hangs holds up nothing.
 
 mod acts;
+mod agent_fault;
 mod context;
 mod drivers;
 mod lookup;

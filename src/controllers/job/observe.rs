@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use k8s_openapi::jiff::Timestamp;
 
+use super::agent_fault;
 use crate::api::meta::{finalizers, labels};
 use crate::controllers::trouble::trouble;
 use crate::plan::job::{AgentLife, AgentPod, DriverLife, DriverPod, Facts};
@@ -92,6 +93,7 @@ pub(super) fn agent(pod: &Pod) -> Option<AgentPod> {
             "Running" => AgentLife::Running,
             _ => AgentLife::Starting,
         },
+        fault: agent_fault::of(pod),
         trouble: trouble(pod),
     })
 }

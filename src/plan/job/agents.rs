@@ -10,7 +10,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::course::elapsed;
-use super::observed::{AgentLife, AgentPod, Holder, Memory, Surplus};
+use super::observed::{AgentLife, AgentPod, EndCause, Holder, Memory, PodEnd, Surplus};
 use super::report::Demand;
 use crate::api::job::{Agentic, RolloutJobSpec};
 
@@ -35,8 +35,8 @@ pub struct AgentsPlan {
     pub create: Vec<Holder>,
     /// Pods to delete: name and UID.
     pub delete: Vec<(String, String)>,
-    /// Ends that the driver is to be told of, with what Kubernetes says.
-    pub tell: BTreeMap<Holder, String>,
+    /// Ends that the driver is to be told of.
+    pub tell: BTreeMap<Holder, PodEnd>,
     /// Whether Pods are missing that the API server refused a moment ago.
     pub is_refused: bool,
     /// Pods of which so many may go, if they are idle.
@@ -88,7 +88,7 @@ pub(super) fn some(
         {
             if memory.retired.contains(&pod.holder) {
                 plan.delete(pod);
-            } else {
+            } else if pod.fault.is_none() {
                 live.push(pod.holder);
             }
         }
@@ -96,14 +96,19 @@ pub(super) fn some(
         let highest = of_pods.max(memory.highest.get(slot).copied().unwrap_or(0));
         if highest > of_pods && highest > 0 {
             // It was deleted by somebody, and its end seen by nobody.
-            plan.tell(memory, (*slot, highest), "the pod was deleted");
+            let end = PodEnd {
+                cause: EndCause::Ended,
+                reason: "the pod was deleted".to_owned(),
+            };
+            plan.tell(memory, (*slot, highest), end);
         }
         for pod in &here {
-            if let AgentLife::Ended { reason, .. } = &pod.life {
-                plan.tell(memory, pod.holder, reason);
-                if pod.holder.1 < highest && memory.told.contains(&pod.holder) {
-                    plan.delete(pod);
-                }
+            let Some(end) = pod.end() else { continue };
+            plan.tell(memory, pod.holder, end);
+            // One that is at fault and still there has to go for its successor to come.
+            let is_in_the_way = pod.is_alive() || pod.holder.1 < highest;
+            if is_in_the_way && memory.told.contains(&pod.holder) {
+                plan.delete(pod);
             }
         }
         if here.iter().any(|pod| pod.is_alive()) {
@@ -167,9 +172,9 @@ impl AgentsPlan {
         }
     }
 
-    fn tell(&mut self, memory: &Memory, holder: Holder, reason: &str) {
+    fn tell(&mut self, memory: &Memory, holder: Holder, end: PodEnd) {
         if !memory.told.contains(&holder) {
-            self.tell.insert(holder, reason.to_owned());
+            self.tell.insert(holder, end);
         }
     }
 }

@@ -20,8 +20,8 @@ use k8s_openapi::jiff::Timestamp;
 
 pub use agents::AgentsPlan;
 pub use observed::{
-    AgentLife, AgentPod, AgentsRefusal, DriverLife, DriverPod, Holder, Memory, Observed, PoolView,
-    Surplus,
+    AgentLife, AgentPod, AgentsRefusal, DriverLife, DriverPod, EndCause, Holder, Memory, Observed,
+    PodEnd, PoolView, Surplus,
 };
 pub use report::{Demand, Doing, Facts, Outcome, Report};
 pub use status::{Due, due};

@@ -131,8 +131,41 @@ pub struct AgentPod {
     pub leaving: Option<Timestamp>,
     /// Where it is in its life.
     pub life: AgentLife,
+    /// What happened in it that was not its agent's doing.
+    pub fault: Option<PodEnd>,
     /// Why it does not start, when a person must act.
     pub trouble: Option<Trouble>,
+}
+
+/// Why a Pod of agents runs no session any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodEnd {
+    /// What the driver makes of it.
+    pub cause: EndCause,
+    /// In the words of Kubernetes.
+    pub reason: String,
+}
+
+/// What a driver makes of the end of an agent's Pod (docs/protocol.md section 1, pod-ended).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndCause {
+    /// It ended.
+    Ended,
+    /// The memory limit of the agent's container was used up.
+    OutOfMemory,
+    /// A container that the agent works in was started again.
+    SandboxFailed,
+}
+
+impl EndCause {
+    /// The word on the wire; none: there is nothing more to say than the reason.
+    pub fn word(self) -> Option<&'static str> {
+        match self {
+            Self::Ended => None,
+            Self::OutOfMemory => Some("out_of_memory"),
+            Self::SandboxFailed => Some("sandbox_failed"),
+        }
+    }
 }
 
 /// Where an agent's Pod is in its life.
@@ -161,6 +194,18 @@ impl DriverPod {
 }
 
 impl AgentPod {
+    /// Why it runs no session any more.
+    pub fn end(&self) -> Option<PodEnd> {
+        let ended = || match &self.life {
+            AgentLife::Ended { reason, .. } => Some(PodEnd {
+                cause: EndCause::Ended,
+                reason: reason.clone(),
+            }),
+            AgentLife::Starting | AgentLife::Running => None,
+        };
+        self.fault.clone().or_else(ended)
+    }
+
     /// Whether it can still take or run a session.
     pub fn is_alive(&self) -> bool {
         !matches!(self.life, AgentLife::Ended { .. })

@@ -9,7 +9,7 @@ use crate::resources::Refusal;
 use crate::resources::volumes::{self, Mounted};
 
 /// The agent's container.
-pub(super) const AGENT: &str = "agent";
+pub const AGENT: &str = "agent";
 /// Directory that launcher and shim share.
 pub(super) const SESSION_DIRECTORY: &str = "/run/rollout";
 /// Where a function's code is.

@@ -18,8 +18,10 @@ use crate::resources::{Kind, Object, Refusal, names, security};
 
 /// Variable with the claim token.
 const CLAIM_TOKEN: &str = "ROLLOUT_CLAIM_TOKEN";
+/// How long a launcher waits for the controller's word on an end that may be the Pod's: the kubelet looks once a second.
+const POD_WORD_SECONDS: u32 = 3;
 /// The launcher's container.
-const SESSION: &str = "session";
+pub const SESSION: &str = "session";
 
 /// Which Pod of a job's agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,21 +138,30 @@ fn launcher(input: JobInput<'_>, agentic: &Agentic, pod: AgentPod<'_>, shared: &
     let token = input
         .secrets
         .claim_token(&input.owner.name, pod.slot, pod.generation);
+    let mut arguments = vec![
+        "agent".to_owned(),
+        "launch".to_owned(),
+        // With a dot at its end: a name of five parts is else looked up in every domain of the search list first.
+        format!("--router=http://{}.:{AGENTS_PORT}", input.router_host()),
+        format!("--claim-token-env={CLAIM_TOKEN}"),
+        "--until-stopped".to_owned(),
+        format!("--directory={SESSION_DIRECTORY}"),
+        format!("--concurrent={}", agentic.concurrent_sessions_per_pod),
+        format!("--sessions-per-pod={}", agentic.sessions_per_pod),
+        format!("--grace-period-seconds={}", grace::agent(input.spec)),
+        format!("--pod-word-seconds={POD_WORD_SECONDS}"),
+    ];
+    if agentic
+        .sandbox
+        .as_ref()
+        .is_some_and(sandbox::has_containers)
+    {
+        arguments.push("--sandbox".to_owned());
+    }
     json!({
         "name": SESSION,
         "image": input.rendering.image,
-        "args": [
-            "agent",
-            "launch",
-            // With a dot at its end: a name of five parts is else looked up in every domain of the search list first.
-            format!("--router=http://{}.:{AGENTS_PORT}", input.router_host()),
-            format!("--claim-token-env={CLAIM_TOKEN}"),
-            "--until-stopped".to_owned(),
-            format!("--directory={SESSION_DIRECTORY}"),
-            format!("--concurrent={}", agentic.concurrent_sessions_per_pod),
-            format!("--sessions-per-pod={}", agentic.sessions_per_pod),
-            format!("--grace-period-seconds={}", grace::agent(input.spec)),
-        ],
+        "args": arguments,
         "env": [{"name": CLAIM_TOKEN, "value": token}],
         "restartPolicy": "Always",
         "securityContext": security::own_container(),

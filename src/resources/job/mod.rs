@@ -34,7 +34,8 @@ use super::{Kind, Object, Owner, Refusal, Rendering, labels, names};
 use crate::api::job::{Agentic, RolloutJobSpec};
 use crate::api::pool::SGLangPoolSpec;
 
-pub use agent_pod::{AgentPod, agent_pod};
+pub use agent_command::AGENT;
+pub use agent_pod::{AgentPod, SESSION, agent_pod};
 pub use config::STATUS_PORT;
 pub use own_pool::own_pool;
 

@@ -28,5 +28,17 @@ pub(super) fn template(sandbox: &Sandbox) -> Option<Template> {
 fn sidecar(container: Value) -> Value {
     let mut sidecar = container;
     sidecar["restartPolicy"] = json!("Always");
+    if sidecar["terminationMessagePolicy"].is_null() {
+        // What it printed last is the reason that people see.
+        sidecar["terminationMessagePolicy"] = json!("FallbackToLogsOnError");
+    }
     sidecar
+}
+
+/// Whether containers run beside the agent.
+pub(super) fn has_containers(sandbox: &Sandbox) -> bool {
+    let template = sandbox.template.as_ref();
+    let containers =
+        template.and_then(|template| template.0.get("spec")?.get("containers")?.as_array());
+    containers.is_some_and(|containers| !containers.is_empty())
 }

@@ -3,6 +3,7 @@
 //! What runs in them is `go/agents`, a static program, and a Python function. What an agent found is in the metadata of its sample.
 
 mod audit;
+mod blame;
 mod images;
 mod many;
 mod network;

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use rollout_operator::plan::job::{AgentLife, AgentsRefusal, Demand, Plan, Report, Surplus};
+use rollout_operator::plan::job::{
+    AgentLife, AgentPod, AgentsRefusal, Demand, EndCause, Plan, PodEnd, Report, Surplus,
+};
 use serde_json::json;
 
 use super::job::agentic;
@@ -214,4 +216,28 @@ fn pods_that_are_needed_at_one_moment_of_a_while_stay() {
     // The next one has to be too many for as long again.
     assert_eq!(plan.agents.surplus, None);
     assert_eq!(plan.again, Some(Duration::from_secs(20)));
+}
+
+fn at_fault(cause: EndCause) -> AgentPod {
+    let mut pod = agent(0, 1, AgentLife::Running);
+    pod.fault = Some(PodEnd {
+        cause,
+        reason: "as told".to_owned(),
+    });
+    pod
+}
+
+#[test]
+fn a_pod_that_is_at_fault_is_told_while_it_runs_and_makes_room_for_the_next() {
+    for cause in [EndCause::OutOfMemory, EndCause::SandboxFailed] {
+        let mut scene = scene(0, 1);
+        scene.observed.agents = vec![at_fault(cause)];
+        let plan = scene.plan();
+        // Its session runs again in another slot.
+        assert_eq!(agents(&plan), "create 1-1, tell 0-1");
+        assert_eq!(plan.agents.tell[&(0, 1)].cause, cause);
+        scene.observed.memory.told.insert((0, 1));
+        scene.observed.agents.push(agent(1, 1, AgentLife::Running));
+        assert_eq!(agents(&scene.plan()), "delete job-agent-0-1");
+    }
 }

@@ -120,6 +120,7 @@ pub(super) fn agent(slot: u32, generation: u32, life: AgentLife) -> AgentPod {
         holder: (slot, generation),
         leaving: None,
         life,
+        fault: None,
         trouble: None,
     }
 }

@@ -94,6 +94,7 @@ fn the_launcher_claims_from_the_jobs_router() {
         "--concurrent=8",
         "--sessions-per-pod=0",
         "--grace-period-seconds=90",
+        "--pod-word-seconds=3",
     ];
     assert_eq!(arguments(session), expected);
     assert_eq!(session["restartPolicy"], "Always");

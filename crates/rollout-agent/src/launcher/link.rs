@@ -241,7 +241,7 @@ impl Link {
         let inner = std::mem::take(&mut *self.shared.inner.lock());
         self.shared.state.send_replace(ShimState::Absent);
         for (session_id, sender) in inner.sessions {
-            let _ = sender.send(Ended::infra(&session_id, "the agent's container was lost"));
+            let _ = sender.send(Ended::lost(&session_id));
         }
         for (abort_id, sender) in inner.hooks {
             let _ = sender.send(lost_hook(abort_id));

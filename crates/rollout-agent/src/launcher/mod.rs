@@ -14,6 +14,7 @@ mod outcome;
 mod router;
 mod session;
 mod stop;
+mod word;
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
@@ -24,14 +25,15 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub use self::router::RouterError;
 use self::{
     hooks::Hooks,
     link::{Link, ShimState},
     router::{Claim, Claimed, Purpose, Router},
     session::Pod,
     stop::StopPlan,
+    word::PodWord,
 };
+pub use self::{router::RouterError, word::Surroundings};
 use crate::wire::{AgentKind, Ended, Fault, LoadFailure};
 
 /// How long a claim waits at the router.
@@ -66,6 +68,10 @@ pub struct LauncherConfig {
     pub shim_timeout: Duration,
     /// How long the router may be away between sessions.
     pub router_timeout: Duration,
+    /// How long an end that may be the pod's waits for the word of whoever watches it; zero: nobody does.
+    pub pod_word: Duration,
+    /// What the agent works in.
+    pub surroundings: Surroundings,
 }
 
 impl LauncherConfig {
@@ -86,6 +92,8 @@ impl LauncherConfig {
             load_timeout: Duration::from_mins(10),
             shim_timeout: Duration::from_hours(1),
             router_timeout: Duration::from_mins(5),
+            pod_word: Duration::ZERO,
+            surroundings: Surroundings::Own,
         }
     }
 }
@@ -154,6 +162,11 @@ pub async fn run(
         own_abort_id: random_id(),
         grace: config.cancel_grace,
         result_patience: Duration::from_mins(1),
+        word: PodWord {
+            patience: config.pod_word,
+            surroundings: config.surroundings,
+            at_the_end: stop_plan.hook,
+        },
     });
     let launcher = Arc::new(Launcher {
         pod,

@@ -86,10 +86,9 @@ pub(super) fn result(
 
 /// An agent that ended well while an abort drained has completed, whatever the abort wanted.
 fn classify(cause: Option<Cause>, ended: &Ended) -> Outcome {
-    let ended_well = ended.exit_code == Some(0) && ended.error.is_none();
     match cause {
         Some(Cause::Deadline) => Outcome::Deadline,
-        _ if ended_well => Outcome::Completed,
+        _ if ended.is_well() => Outcome::Completed,
         Some(Cause::Aborted | Cause::Gone) => Outcome::Aborted,
         Some(Cause::RouterLost | Cause::Stopping) => Outcome::InfraFailed,
         None if ended.fault == Fault::Infra => Outcome::InfraFailed,

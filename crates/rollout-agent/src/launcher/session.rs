@@ -17,6 +17,7 @@ use super::{
     outcome::{self, Cause, HookReport, SessionResult},
     router::{AbortEvent, Claim, Router, SessionState},
     stop::StopPlan,
+    word::PodWord,
 };
 use crate::wire::{Abort, AbortDone, Ended, Start, seconds};
 
@@ -44,6 +45,7 @@ pub(super) struct Pod {
     pub(super) own_abort_id: String,
     pub(super) grace: Duration,
     pub(super) result_patience: Duration,
+    pub(super) word: PodWord,
 }
 
 /// Runs a session to its end and posts its result. Answers whether every process of it is gone.
@@ -102,6 +104,13 @@ pub(super) async fn run(pod: &Arc<Pod>, claim: Claim) -> bool {
         }
     }
     let ended = ended.unwrap_or_else(|| Ended::infra(&session_id, "the launcher lost the session"));
+    if life.cause().is_none() && pod.word.on(&ended, &mut inbox).await {
+        tracing::info!(
+            session = short_id(&session_id),
+            "somebody else has ended the session"
+        );
+        return ended.clean;
+    }
     let clean = ended.clean;
     let mut result = outcome::result(
         life.cause(),

@@ -21,6 +21,7 @@ use tokio::{
 use super::{
     Request, environment,
     files::SessionFiles,
+    memory::OutOfMemory,
     output::Output,
     processes::{Ending, Processes, signal_group},
 };
@@ -38,6 +39,7 @@ pub(super) struct Commands {
     pub(super) directory: PathBuf,
     pub(super) echo: Echo,
     pub(super) processes: Processes,
+    pub(super) memory: OutOfMemory,
 }
 
 /// What a running session is told; each value is further than the one before.
@@ -159,6 +161,7 @@ impl Commands {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        let killed_before = self.memory.kills();
         let (mut child, leader) = match self.processes.spawn(&mut command) {
             Ok(spawned) => spawned,
             Err(error) => {
@@ -181,8 +184,11 @@ impl Commands {
         let log_tail = output.last().await;
         let mut ended = describe(session_id, status, &files);
         ended.clean = clean;
-        if ended.exit_code != Some(0) || ended.error.is_some() {
+        if !ended.is_well() {
             ended.log_tail = log_tail;
+            if self.memory.kills() > killed_before {
+                ended = ended.out_of_memory();
+            }
         }
         ended
     }

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     environment::MARK,
+    memory::OutOfMemory,
     output::Output,
     processes::{Ending, Processes, signal_group},
 };
@@ -43,6 +44,7 @@ pub(super) struct HostConfig {
     pub(super) environment: Vec<(OsString, OsString)>,
     pub(super) echo: Echo,
     pub(super) processes: Processes,
+    pub(super) memory: OutOfMemory,
 }
 
 /// What a host process did.

@@ -168,8 +168,9 @@ impl Hosts {
         if start.alone {
             return self.start_alone(start);
         }
+        let killed = self.config.memory.kills();
         match self.current.and_then(|id| self.live.get_mut(&id)) {
-            Some(live) if live.ready => live.start(start),
+            Some(live) if live.ready => live.start(start, killed),
             _ => self.waiting.push_back(start),
         }
     }
@@ -280,11 +281,12 @@ impl Hosts {
         live.ready = true;
         live.keep = Processes::below(live.host.pid);
         live.keep.insert(live.host.pid);
+        let killed = self.config.memory.kills();
         if let Some(start) = live.meant_for.take() {
-            return live.start(start);
+            return live.start(start, killed);
         }
         for start in std::mem::take(&mut self.waiting) {
-            live.start(start);
+            live.start(start, killed);
         }
         if !matches!(self.state, State::Ready) {
             self.state = State::Ready;
@@ -300,6 +302,7 @@ impl Hosts {
         if !live.sessions.remove(&ended.session_id) {
             return;
         }
+        let killed_before = live.killed_before;
         if live.sessions.is_empty() && !live.retired {
             let ending = Ending {
                 leader: live.host.pid,
@@ -307,6 +310,9 @@ impl Hosts {
                 keep: live.keep.clone(),
             };
             ended.clean = self.config.processes.end(&ending).await;
+        }
+        if !ended.is_well() && self.config.memory.kills() > killed_before {
+            ended = ended.out_of_memory();
         }
         self.tell(FromShim::ended(ended));
         self.kill_if_unneeded(id);
@@ -354,9 +360,11 @@ impl Hosts {
                 clean,
                 ..Ended::default()
             };
-            // Alone, the session killed its process; among others, nobody knows who did.
+            // Alone, the session killed its process, or used up its memory; among others, nobody knows who did.
             self.tell(FromShim::ended(if live.sessions.len() > 1 {
                 ended.shared_death()
+            } else if self.config.memory.kills() > live.killed_before {
+                ended.out_of_memory()
             } else {
                 ended
             }));

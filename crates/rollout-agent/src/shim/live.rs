@@ -18,6 +18,8 @@ pub(super) struct Live {
     pub(super) worked: bool,
     /// The processes below it when it became ready: its own, not a session's.
     pub(super) keep: HashSet<i32>,
+    /// Processes that had been killed for want of memory when its last session began.
+    pub(super) killed_before: u64,
 }
 
 impl Live {
@@ -30,11 +32,13 @@ impl Live {
             meant_for: None,
             worked: false,
             keep: HashSet::new(),
+            killed_before: 0,
         }
     }
 
-    /// Starts a session in it.
-    pub(super) fn start(&mut self, start: Start) {
+    /// Starts a session in it. So many processes have been killed for want of memory.
+    pub(super) fn start(&mut self, start: Start, killed: u64) {
+        self.killed_before = killed;
         self.sessions.insert(start.session_id.clone());
         self.worked = true;
         self.host.tell(FromLauncher::Start(Box::new(start)));

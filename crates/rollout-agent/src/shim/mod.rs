@@ -20,6 +20,7 @@ mod host;
 mod hosts;
 mod live;
 mod log_tail;
+mod memory;
 mod output;
 mod processes;
 
@@ -37,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 #[cfg(test)]
 pub(crate) use self::hosts::ANSWER_TIMEOUT;
 pub(crate) use self::processes::{Ending, Processes};
-use self::{command::Commands, host::HostConfig};
+use self::{command::Commands, host::HostConfig, memory::OutOfMemory};
 pub use self::{
     environment::base as clean_environment,
     guard::run_guarded,
@@ -158,6 +159,7 @@ pub async fn run(config: ShimConfig, stop: CancellationToken) -> Result<(), Shim
                 directory: private.path().to_owned(),
                 echo: Echo::new(config.echo),
                 processes: Processes::default(),
+                memory: OutOfMemory::default(),
             };
             backend.spawn(command::serve(commands, inbox, events.clone()));
             AgentKind::Command
@@ -200,6 +202,7 @@ fn host_config(config: &ShimConfig, function: &Function, script: PathBuf) -> Hos
         environment: config.environment.clone(),
         echo: Echo::new(config.echo),
         processes: Processes::default(),
+        memory: OutOfMemory::default(),
     }
 }
 

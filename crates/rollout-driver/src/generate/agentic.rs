@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rollout_engine::{Company, SampleEnd};
+use rollout_engine::{Blame, Company, SampleEnd};
 use rollout_session::{Collected, Sample, SampleStatus, short_id};
 use serde_json::{Map, Value, json};
 use sglang_client::{ClientError, Fault};
@@ -29,6 +29,12 @@ const NOT_LOADED: &str = "agent_not_loaded";
 
 /// What a launcher says in the metadata when a process that ran other sessions too died; also the cause of such a sample.
 const SHARED_DEATH: &str = "shared_process_died";
+
+/// What is said in the metadata when the kernel killed the agent for want of memory; also the cause of such a sample.
+const OUT_OF_MEMORY: &str = "out_of_memory";
+
+/// What is said in the metadata when a container that the agent works in was started again; also the cause of such a sample.
+const SANDBOX_FAILED: &str = "sandbox_failed";
 
 /// Cause of a sample whose session ended after a turn that an engine failed.
 const ENGINE_FAILED: &str = "engine_failed";
@@ -107,10 +113,13 @@ impl AgenticFn {
             Some(SessionEnd::Lost(cause)) => {
                 Generated::infra(cause, &"the session is gone with its router")
             }
-            Some(SessionEnd::Outcome(outcome)) => match nobodys_result(&outcome, &self.feed) {
-                Some(lost) => lost,
-                None => self.collect(&id, &input.sample, Some(&outcome)).await,
-            },
+            Some(SessionEnd::Outcome(mut outcome)) => {
+                blame(&mut outcome, input.out_of_memory);
+                match nobodys_result(&outcome, &self.feed) {
+                    Some(lost) => lost,
+                    None => self.collect(&id, &input.sample, Some(&outcome)).await,
+                }
+            }
             None if cancelled => self.collect(&id, &input.sample, None).await,
             None => Generated::infra("session_silent", &"no outcome within its deadline"),
         };
@@ -191,6 +200,22 @@ impl AgenticFn {
     }
 }
 
+/// What happens to an agent again wherever it runs is its own doing.
+fn blame(outcome: &mut Outcome, out_of_memory: Blame) {
+    if out_of_memory == Blame::Agent
+        && outcome.outcome == OutcomeKind::InfraFailed
+        && says(outcome, OUT_OF_MEMORY)
+    {
+        outcome.outcome = OutcomeKind::AgentFailed;
+    }
+}
+
+/// Whether this is marked in the metadata of a session's end.
+fn says(outcome: &Outcome, mark: &str) -> bool {
+    let metadata = outcome.metadata.as_ref();
+    metadata.and_then(|said| said.get(mark)) == Some(&Value::Bool(true))
+}
+
 /// The end of a session that says nothing about the policy: the machinery failed it, or an engine failed its last turn, whatever the
 /// agent made of that. `None` for a result, and for a session that was ended from outside.
 fn nobodys_result(outcome: &Outcome, feed: &OutcomeFeed) -> Option<Generated> {
@@ -221,14 +246,24 @@ fn nobodys_result(outcome: &Outcome, feed: &OutcomeFeed) -> Option<Generated> {
 fn lost(outcome: &Outcome, agents_loaded: Option<bool>) -> Generated {
     let problem = outcome.error.as_deref().unwrap_or("no reason given");
     let said = |key| outcome.metadata.as_ref().and_then(|said| said.get(key));
-    if said(SHARED_DEATH) == Some(&Value::Bool(true)) {
+    if says(outcome, OUT_OF_MEMORY) {
+        let mut generated = Generated::infra(OUT_OF_MEMORY, &problem);
+        generated.end = SampleEnd::OutOfMemory {
+            cause: OUT_OF_MEMORY.to_owned(),
+        };
+        return generated;
+    }
+    if says(outcome, SHARED_DEATH) {
         let mut generated = Generated::infra(SHARED_DEATH, &problem);
         generated.end = SampleEnd::SharedDeath {
             cause: SHARED_DEATH.to_owned(),
         };
         return generated;
     }
-    if said(LOAD_FAILED) != Some(&Value::Bool(true)) {
+    if says(outcome, SANDBOX_FAILED) {
+        return Generated::infra(SANDBOX_FAILED, &problem);
+    }
+    if !says(outcome, LOAD_FAILED) {
         return Generated::infra("session_infra_failed", &problem);
     }
     let mut generated = Generated::infra(NOT_LOADED, &problem);

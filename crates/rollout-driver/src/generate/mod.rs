@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollout_engine::{Company, Reach, SampleEnd};
+use rollout_engine::{Blame, Company, Reach, SampleEnd};
 use rollout_session::{Sample, SampleStatus};
 use sglang_client::Prompt;
 use tokio::sync::watch;
@@ -45,6 +45,8 @@ pub struct GenerateInput {
     pub reach: watch::Receiver<Reach>,
     /// With whom an agent may share its process.
     pub company: Company,
+    /// Whose failure it is when its agent runs out of memory.
+    pub out_of_memory: Blame,
 }
 
 /// What it gives back.

@@ -48,8 +48,9 @@ impl SingleTurnFn {
             step,
             cancel,
             reach,
-            // A request shares no process.
+            // A request shares no process, and has none of its own.
             company: _,
+            out_of_memory: _,
         } = input;
         let Some(prompt) = prompt else {
             return Generated::rejected("no_prompt", &PromptError::NoTokenizer);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rollout_engine::{Company, GroupIndex, Reach, Rung, SampleKey, Step, TakeId};
+use rollout_engine::{Blame, Company, GroupIndex, Reach, Rung, SampleKey, Step, TakeId};
 use rollout_session::Sample;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -47,7 +47,7 @@ impl Shell {
         });
     }
 
-    pub(super) fn generate(&mut self, key: SampleKey, company: Company) {
+    pub(super) fn generate(&mut self, key: SampleKey, company: Company, out_of_memory: Blame) {
         let Some((sample, work)) = self
             .work
             .get(&key.take)
@@ -69,6 +69,7 @@ impl Shell {
             cancel,
             reach: self.reach.subscribe(),
             company,
+            out_of_memory,
         };
         let function = Arc::clone(&self.setup.generate);
         let mut admitted = self.admitted.subscribe();

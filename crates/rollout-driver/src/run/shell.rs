@@ -259,7 +259,11 @@ impl Shell {
             }
             Command::Write(record) => self.ops.push(Op::Record(record)),
             Command::Load { take, group, .. } => self.load(take, group),
-            Command::Generate { key, company } => self.generate(key, company),
+            Command::Generate {
+                key,
+                company,
+                out_of_memory,
+            } => self.generate(key, company, out_of_memory),
             Command::Cancel { key } => {
                 if let Some(cancel) = self.running.get(&key) {
                     cancel.cancel();

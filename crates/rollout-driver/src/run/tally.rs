@@ -73,6 +73,7 @@ impl Counters {
             SampleEnd::Infra { cause }
             | SampleEnd::Unserved { cause }
             | SampleEnd::SharedDeath { cause }
+            | SampleEnd::OutOfMemory { cause }
             | SampleEnd::Setup { cause }
             | SampleEnd::Unusable { cause, .. } => cause.as_str(),
             SampleEnd::Rejected { reason } => reason.as_str(),

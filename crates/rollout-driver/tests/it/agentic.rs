@@ -114,6 +114,50 @@ async fn a_lost_pod_costs_a_refill_and_never_scores() {
 }
 
 #[tokio::test]
+async fn an_agent_that_runs_out_of_memory_again_has_failed_by_itself() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = job(&pool, &json!({"reward": {"type": "Math"}}));
+    let _agents = Agents::start(&pool, "sums", 2, |_, _| Behaviour::OutOfMemory);
+    let result = job.run().await.unwrap();
+    let word = job.last_word();
+    assert_eq!(result.reason, Reason::TargetReached, "{word}");
+    let sessions = &word["progress"]["sessions"];
+    assert_eq!(
+        (&sessions["infraFailed"], &sessions["agentFailed"]),
+        (&json!(4), &json!(4)),
+        "each of four samples ran twice: {word}"
+    );
+    let failures = word["recentFailures"].as_array().unwrap();
+    let count = |reason| failures.iter().find(|failure| failure["reason"] == reason);
+    assert_eq!(count("out_of_memory").unwrap()["count"], 4, "{word}");
+    for sample in job.samples(0) {
+        assert_eq!(sample.metadata["agent_outcome"], "agent_failed");
+        assert_eq!(sample.metadata["out_of_memory"], true);
+        assert!(sample.reward.is_number(), "it is scored");
+    }
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn a_sandbox_that_died_is_told_by_its_name_and_never_scores() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let job = job(&pool, &json!({}));
+    let _agents = Agents::start(&pool, "sums", 2, |n, _| {
+        if n == 1 {
+            Behaviour::SandboxFailed
+        } else {
+            reward(1.0)
+        }
+    });
+    let result = job.run().await.unwrap();
+    let word = job.last_word();
+    assert_eq!(result.reason, Reason::TargetReached, "{word}");
+    assert_eq!(word["progress"]["sessions"]["agentFailed"], 0, "{word}");
+    assert_eq!(word["recentFailures"][0]["reason"], "sandbox_failed");
+    pool.stop().await;
+}
+
+#[tokio::test]
 async fn an_agent_that_does_nothing_is_an_aborted_sample_that_the_filter_sees() {
     let pool = Pool::start(vec![engine(&SUMS)]).await;
     let job = job(

@@ -38,6 +38,10 @@ pub(crate) enum Behaviour {
     NotLoaded,
     /// The same, and knows that it is the agent's own fault.
     Broken,
+    /// One turn, then the kernel kills it for want of memory.
+    OutOfMemory,
+    /// The container that it works in dies.
+    SandboxFailed,
     /// The pod is lost.
     PodLost,
 }
@@ -166,6 +170,17 @@ impl Pod {
                 "outcome": "infra_failed",
                 "error": "the agent cannot be loaded: agent.run: Traceback (most recent call last):\n  File \"agent.py\", line 1, in <module>\nModuleNotFoundError: No module named 'openai'",
                 "metadata": {"agent_load_failed": true, "agent_load_fault": "agent"},
+            }),
+            Behaviour::OutOfMemory => {
+                self.chat(&base, claim, 1).await;
+                json!({
+                    "outcome": "infra_failed", "signal": 9,
+                    "error": "the memory limit of the agent's container was used up",
+                    "metadata": {"out_of_memory": true},
+                })
+            }
+            Behaviour::SandboxFailed => json!({
+                "outcome": "infra_failed", "error": "the container sandbox ended", "metadata": {"sandbox_failed": true},
             }),
             Behaviour::PodLost => json!({"outcome": "infra_failed", "error": "evicted"}),
             Behaviour::Hang | Behaviour::HangAndRaise => {

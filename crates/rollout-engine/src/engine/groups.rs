@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Engine, Mode};
 use crate::book::{QueueName, Queued, Record, Requeue, Source};
 use crate::budget::Spent;
-use crate::command::{Command, Reason};
+use crate::command::{Blame, Command, Reason};
 use crate::config::{Granularity, Scoring, Surplus};
 use crate::event::{ScoreEnd, SlotStart, Verdict};
 use crate::group::{Group, Phase, Slot, SlotState, slot_mut};
@@ -88,6 +88,7 @@ impl Engine {
                 attempt: 0,
                 refills: 0,
                 shared_deaths: 0,
+                out_of_memory: Blame::Nobody,
                 started: Duration::ZERO,
                 execution: 0,
                 has_samples: start != SlotStart::Generate,

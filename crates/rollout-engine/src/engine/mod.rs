@@ -266,8 +266,13 @@ impl Engine {
             } else {
                 Company::Alone
             };
+            let out_of_memory = slot.out_of_memory;
             self.running.insert(key);
-            self.out.push(Command::Generate { key, company });
+            self.out.push(Command::Generate {
+                key,
+                company,
+                out_of_memory,
+            });
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Engine, Mode};
-use crate::command::Command;
+use crate::command::{Blame, Command};
 use crate::config::Scoring;
 use crate::event::SampleEnd;
 use crate::group::{Phase, SlotState, slot_mut};
@@ -61,6 +61,7 @@ impl Engine {
             SampleEnd::Infra { .. }
             | SampleEnd::Unserved { .. }
             | SampleEnd::SharedDeath { .. }
+            | SampleEnd::OutOfMemory { .. }
             | SampleEnd::Setup { .. }
             | SampleEnd::Unusable { .. }
                 if closing =>
@@ -78,6 +79,10 @@ impl Engine {
                 self.run_again(key, now);
             }
             SampleEnd::Infra { cause } | SampleEnd::SharedDeath { cause } => {
+                self.refill(key, &cause, now);
+            }
+            SampleEnd::OutOfMemory { cause } => {
+                slot.out_of_memory = Blame::Agent;
                 self.refill(key, &cause, now);
             }
             SampleEnd::Unserved { .. } => self.wait_for_engines(key, now),

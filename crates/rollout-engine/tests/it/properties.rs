@@ -142,6 +142,11 @@ fn sample_end(dice: &mut Dice, weather: &Weather, tearing_down: bool) -> SampleE
         };
     }
     if dice.percent(weather.infra / 8) {
+        return SampleEnd::OutOfMemory {
+            cause: "out_of_memory".into(),
+        };
+    }
+    if dice.percent(weather.infra / 8) {
         return SampleEnd::Setup {
             cause: "agent_not_loaded".into(),
         };

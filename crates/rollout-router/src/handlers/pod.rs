@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::Response;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::fence::job_or_default;
 use super::{json, read};
@@ -22,9 +22,36 @@ struct PodEndedBody {
     generation: u64,
     #[serde(default)]
     reason: Option<String>,
+    /// Why, as a word for the driver.
+    #[serde(default)]
+    cause: Option<Cause>,
     /// The pod is there, and is to end if it has no session: there are more than are needed.
     #[serde(default)]
     only_idle: bool,
+}
+
+/// What only whoever watches the pod knows; a mark in the metadata of its sessions.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Cause {
+    /// The agent's container used up its memory limit.
+    OutOfMemory,
+    /// A container that the agent works in was started again.
+    SandboxFailed,
+    /// A word of a later version.
+    #[serde(other)]
+    Other,
+}
+
+impl Cause {
+    fn marks(self) -> Map<String, Value> {
+        let mark = match self {
+            Self::OutOfMemory => "out_of_memory",
+            Self::SandboxFailed => "sandbox_failed",
+            Self::Other => return Map::new(),
+        };
+        Map::from_iter([(mark.to_owned(), Value::Bool(true))])
+    }
 }
 
 /// A slot is a number for whoever starts pods, and a text in a claim token.
@@ -50,6 +77,7 @@ pub(crate) fn ended(inner: &Arc<Inner>, body: &[u8]) -> Result<Response<Body>, A
         slot,
         generation,
         reason,
+        cause,
         only_idle,
     } = read(body)?;
     let pod = Holder {
@@ -73,7 +101,10 @@ pub(crate) fn ended(inner: &Arc<Inner>, body: &[u8]) -> Result<Response<Body>, A
         if !is_held_by(&session, &pod) {
             continue;
         }
-        let report = Report::plain(Outcome::InfraFailed, Some(reason.clone()));
+        let report = Report {
+            metadata: cause.map(Cause::marks).unwrap_or_default(),
+            ..Report::plain(Outcome::InfraFailed, Some(reason.clone()))
+        };
         if ending::end(inner, &session, report) {
             sessions += 1;
         }

@@ -23,6 +23,29 @@ async fn ended(bed: &Bed, slot: Value, generation: u64) -> Value {
     bed.control().post("/pod-ended", body).await.ok()
 }
 
+#[tokio::test]
+async fn why_a_pod_is_gone_is_a_mark_of_its_sessions() {
+    let bed = Bed::start().await;
+    for (number, cause, marks) in [
+        (1_u8, "out_of_memory", json!({"out_of_memory": true})),
+        (2, "sandbox_failed", json!({"sandbox_failed": true})),
+        (3, "a word of a later version", json!({})),
+    ] {
+        let slot = number.to_string();
+        let id = claimed(&bed, &slot, 1, number).await;
+        let body =
+            json!({"job": JOB, "slot": slot, "generation": 1, "reason": "as told", "cause": cause});
+        let answer = bed.control().post("/pod-ended", body).await.ok();
+        assert_eq!(answer, json!({"sessions": 1}));
+        let feed = format!("/outcomes?job={JOB}");
+        let feed = bed.control().get(&feed).await.ok();
+        let outcomes = feed["outcomes"].as_array().unwrap();
+        let outcome = outcomes.iter().find(|one| one["session_id"] == id).unwrap();
+        assert_eq!(outcome["outcome"], "infra_failed");
+        assert_eq!(outcome["metadata"], marks, "{cause}");
+    }
+}
+
 async fn waiting(bed: &Bed, claims: u64) {
     let demand = format!("/demand?job={JOB}");
     let wait = async {

@@ -2,8 +2,10 @@
 //
 //	agents turns N     a conversation of N turns, each of which may ask the sandbox (SANDBOX_URL)
 //	agents exits       one turn; then the exit code that the prompt names
+//	agents eats        one turn; then all the memory there is
+//	agents breaks      has its sandbox end itself, the first time that anybody does; then one turn
 //	agents probe       asks for what an agent must not reach (targets in PROBE_TARGETS) and tells what answered
-//	agents sandbox A   the other container, at the address A: turns text around
+//	agents sandbox A   the other container, at the address A: turns text around; ends with 7 when it is asked for /break
 //	agents reaches A   whether somebody listens at the address A
 //
 // What it found is in the session's result, which goes into the samples' metadata.
@@ -33,13 +35,17 @@ var client = http.Client{Timeout: 2 * time.Minute}
 
 func main() {
 	if len(os.Args) < 2 {
-		fail(errors.New("usage: agents turns N|exits|probe|sandbox A|reaches A"))
+		fail(errors.New("usage: agents turns N|exits|eats|breaks|probe|sandbox A|reaches A"))
 	}
 	switch os.Args[1] {
 	case "turns":
 		turns()
 	case "exits":
 		exits()
+	case "eats":
+		eats()
+	case "breaks":
+		breaks()
 	case "probe":
 		probe()
 	case "sandbox":
@@ -77,6 +83,36 @@ func exits() {
 	check(err)
 	finish(map[string]any{"first": first, "slot": os.Getenv("ROLLOUT_SLOT"), "generation": os.Getenv("ROLLOUT_GENERATION"), "code": code})
 	os.Exit(code)
+}
+
+// eats fills memory until somebody ends it.
+func eats() {
+	say(prompt())
+	var all [][]byte
+	for {
+		block := make([]byte, 1<<20)
+		for page := 0; page < len(block); page += 4096 {
+			block[page] = 1
+		}
+		all = append(all, block)
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// breaks needs its sandbox, and fails where that has ended.
+func breaks() {
+	mark, err := os.OpenFile(filepath.Join(os.Getenv("STARTS"), "broken"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err == nil {
+		check(mark.Close())
+		// Nobody answers: the sandbox is gone.
+		_, err := client.Post(os.Getenv("SANDBOX_URL")+"/break", "text/plain", nil)
+		check(err)
+	} else if !errors.Is(err, os.ErrExist) {
+		fail(err)
+	}
+	turned("whole")
+	say(prompt())
+	finish(map[string]any{"whole": true})
 }
 
 // started leaves a mark of the session in STARTS, and tells whether it is the only one.
@@ -157,7 +193,12 @@ func sandbox() {
 		served++
 		_, _ = fmt.Fprintf(writer, "%d: %s", served, string(runes))
 	}
-	check(http.ListenAndServe(os.Args[2], http.HandlerFunc(turn)))
+	http.HandleFunc("/", turn)
+	http.HandleFunc("/break", func(http.ResponseWriter, *http.Request) {
+		fmt.Fprintln(os.Stderr, "the disk is gone")
+		os.Exit(7)
+	})
+	check(http.ListenAndServe(os.Args[2], nil))
 }
 
 func finish(result map[string]any) {

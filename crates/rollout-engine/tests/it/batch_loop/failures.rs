@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use rollout_engine::{
-    Command, Company, EngineConfig, Event, Reason, SampleEnd, SampleKey, ScoreEnd, TakeEnd, TakeId,
-    Verdict,
+    Blame, Command, Company, EngineConfig, Event, Reason, SampleEnd, SampleKey, ScoreEnd, TakeEnd,
+    TakeId, Verdict,
 };
 
 use crate::rig::Rig;
@@ -248,7 +248,10 @@ fn die(rig: &mut Rig, times: u32) -> (Vec<Company>, SampleKey) {
     let mut company = Vec::new();
     loop {
         let next = rig.take_command(|c| matches!(c, Command::Generate { .. }));
-        let Some(Command::Generate { key, company: with }) = next else {
+        let Some(Command::Generate {
+            key, company: with, ..
+        }) = next
+        else {
             panic!("it is not run again: {:?}", rig.settled);
         };
         company.push(with);
@@ -279,4 +282,34 @@ fn one_that_cannot_be_kept_alone_uses_up_the_budget() {
     let (_, key) = die(&mut rig, 2);
     rig.end_sample(key, shared_death());
     assert!(rig.engine.progress().tearing_down);
+}
+
+/// The next execution, and whose failure it is when its agent runs out of memory.
+fn next_blame(rig: &mut Rig) -> (SampleKey, Blame) {
+    let next = rig.take_command(|c| matches!(c, Command::Generate { .. }));
+    let Some(Command::Generate {
+        key, out_of_memory, ..
+    }) = next
+    else {
+        panic!("it is not run again: {:?}", rig.settled);
+    };
+    (key, out_of_memory)
+}
+
+#[test]
+fn an_agent_that_runs_out_of_memory_is_run_again_once_and_to_blame_after_that() {
+    let mut rig = Rig::start(EngineConfig::new(1, 1, 10));
+    rig.load_all();
+    let (first, blame) = next_blame(&mut rig);
+    assert_eq!(blame, Blame::Nobody);
+    rig.end_sample(
+        first,
+        SampleEnd::OutOfMemory {
+            cause: "out_of_memory".into(),
+        },
+    );
+    assert_eq!(rig.engine.progress().infra_failures, 1);
+    rig.advance(Duration::from_secs(1));
+    let (second, blame) = next_blame(&mut rig);
+    assert_eq!((second.attempt, blame), (1, Blame::Agent));
 }
