@@ -26,6 +26,16 @@ pub enum DriverError {
     /// The data set cannot be used.
     #[error(transparent)]
     Dataset(DatasetError),
+    /// The data set on a volume cannot be used.
+    #[error("spec.dataset.persistentVolumeClaim: {path} on the claim {claim}")]
+    DatasetOnClaim {
+        /// The claim.
+        claim: String,
+        /// The file in it.
+        path: String,
+        /// Why.
+        source: DatasetError,
+    },
     /// The ledger cannot be used.
     #[error(transparent)]
     Ledger(#[from] LedgerError),

@@ -21,8 +21,8 @@ pub use rollout::{
     Rollout,
 };
 pub use spec::{
-    Agentic, DatasetSpec, Generate, JobSpec, OutputSpec, RewardPlugin, RewardSpec, Sampling,
-    SamplingPolicy, SingleTurn, Teardown,
+    Agentic, ClaimFile, DatasetSpec, Generate, JobSpec, OutputSpec, RewardPlugin, RewardSpec,
+    Sampling, SamplingPolicy, SingleTurn, Teardown,
 };
 
 /// Whose driver this is.

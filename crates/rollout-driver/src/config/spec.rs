@@ -92,6 +92,8 @@ impl JobSpec {
 pub struct DatasetSpec {
     /// Rows of the manifest.
     pub inline: Option<Vec<Value>>,
+    /// The volume that the file is on, for messages: it is mounted at `dataset_path`.
+    pub persistent_volume_claim: Option<ClaimFile>,
     /// Key of the prompt.
     pub prompt_key: String,
     /// Key of the label.
@@ -114,10 +116,22 @@ pub struct DatasetSpec {
     pub max_prompt_tokens: Option<usize>,
 }
 
+/// A file on a volume.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClaimFile {
+    /// The claim.
+    pub claim_name: String,
+    /// The file in it.
+    #[serde(default)]
+    pub path: String,
+}
+
 impl Default for DatasetSpec {
     fn default() -> Self {
         Self {
             inline: None,
+            persistent_volume_claim: None,
             prompt_key: "prompt".to_owned(),
             label_key: None,
             metadata_key: Some("metadata".to_owned()),

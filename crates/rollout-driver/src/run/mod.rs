@@ -30,8 +30,8 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{DriverConfig, dataset_config, seconds};
-use crate::dataset::Dataset;
+use crate::config::{DriverConfig, JobSpec, dataset_config, seconds};
+use crate::dataset::{Dataset, DatasetError};
 use crate::error::{DriverError, LedgerError};
 use crate::ledger::{Ledger, Recovered};
 use crate::output::{
@@ -292,7 +292,7 @@ fn open(
     told: mpsc::UnboundedSender<Report>,
 ) -> Result<OpenedFiles, DriverError> {
     let dataset = dataset_config(&config.spec, config.dataset_path.as_deref())?;
-    let dataset = Dataset::open(&dataset).map_err(DriverError::Dataset)?;
+    let dataset = Dataset::open(&dataset).map_err(|error| unusable(&config.spec, error))?;
     let output = Writer::open(OutputConfig {
         directory: config.output_dir.clone(),
         job: JobStamp {
@@ -326,6 +326,18 @@ fn open(
     )?;
     restore(&output, &ledger).map_err(output_error)?;
     Ok((dataset, output, ledger, recovered))
+}
+
+/// A path in this container means nothing to who wrote the claim's name.
+fn unusable(spec: &JobSpec, source: DatasetError) -> DriverError {
+    let Some(file) = &spec.dataset.persistent_volume_claim else {
+        return DriverError::Dataset(source);
+    };
+    DriverError::DatasetOnClaim {
+        claim: file.claim_name.clone(),
+        path: file.path.clone(),
+        source,
+    }
 }
 
 /// Writes damaged files of finished steps again where the ledger still has their samples.

@@ -250,6 +250,22 @@ async fn directories_of_another_job_are_refused() {
 }
 
 #[tokio::test]
+async fn a_data_set_that_is_not_on_its_volume_is_told_by_claim_and_file() {
+    // Nothing is asked for before there are rows.
+    let mut job = Job::new("http://127.0.0.1:1", &json!({}));
+    job.config["spec"]["dataset"] =
+        json!({"persistentVolumeClaim": {"claimName": "problems", "path": "math/train.jsonl"}});
+    job.config["dataset_path"] = json!("/nowhere/train.jsonl");
+    job.run().await.unwrap_err();
+    let word = job.last_word();
+    assert_eq!(word["result"]["reason"], "crashed");
+    assert_eq!(
+        word["result"]["message"],
+        "spec.dataset.persistentVolumeClaim: math/train.jsonl on the claim problems: cannot read the data set /nowhere/train.jsonl: No such file or directory (os error 2)"
+    );
+}
+
+#[tokio::test]
 async fn another_data_set_is_refused_because_the_cursor_would_point_elsewhere() {
     let pool = Pool::start(vec![engine(&SUMS)]).await;
     let mut job = Job::new(&pool.control_url, &json!({}));
