@@ -9,7 +9,7 @@ use super::manifest::path;
 use super::pool::{Engine, SGLangPoolSpec};
 use super::values::{
     ClaimPath, CodeSource, ConfigMapKeyRef, ConfigMapRef, EnvVar, HuggingFaceHub, SecretKeyRef,
-    SecretRef,
+    SecretRef, Template,
 };
 
 /// Kind of an object that is named.
@@ -110,8 +110,13 @@ pub fn job(spec: &RolloutJobSpec) -> Vec<Reference> {
         if let Some(function) = &agentic.agent.function {
             found.code(function.code.as_ref(), &format!("{at}.function.code"));
         }
-        if let Some((at, container)) = agentic.agent.own_container(at) {
-            found.container(container, &at);
+        if let Some((at_template, template)) = agentic.agent.own_template(at) {
+            let own = agentic.agent.own_container(at).map(|(at, _)| at);
+            found.template(template, &at_template, own.as_deref());
+        }
+        let sandbox = agentic.sandbox.as_ref();
+        if let Some(template) = sandbox.and_then(|sandbox| sandbox.template.as_ref()) {
+            found.template(template, "spec.generate.agentic.sandbox.template", None);
         }
         if let Some(server) = &agentic.agent.server {
             found.secret_key(
@@ -136,6 +141,9 @@ pub fn job(spec: &RolloutJobSpec) -> Vec<Reference> {
             let container = Value::Object(container.0.clone());
             found.container(&container, "spec.plugins.container");
         }
+    }
+    if let Some(template) = &spec.driver.template {
+        found.template(template, "spec.driver.template", None);
     }
     if let Some(output) = &spec.output {
         found.claim_path(
@@ -255,6 +263,67 @@ impl References {
             };
             let source = Value::Object(source.0.clone());
             self.source(&source, &path::index(at, position));
+        }
+    }
+
+    /// References of a Pod template. Of its containers `local` runs the one at `own` alone, and mounts nothing.
+    fn template(&mut self, template: &Template, at: &str, own: Option<&str>) {
+        let before = self.0.len();
+        let spec = template.0.get("spec").cloned().unwrap_or_default();
+        let list = |field: &str| spec[field].as_array().cloned().unwrap_or_default();
+        for (position, volume) in list("volumes").iter().enumerate() {
+            self.volume(volume, &format!("{at}.spec.volumes[{position}]"));
+        }
+        for field in ["initContainers", "containers"] {
+            for (position, container) in list(field).iter().enumerate() {
+                self.container(container, &format!("{at}.spec.{field}[{position}]"));
+            }
+        }
+        let below = |path: &str, own: &str| {
+            path.strip_prefix(own)
+                .is_some_and(|rest| rest.starts_with('.'))
+        };
+        for reference in &mut self.0[before..] {
+            if !own.is_some_and(|own| below(&reference.path, own)) {
+                reference.need = Need::Cluster;
+            }
+        }
+    }
+
+    /// References of a volume, but for what may be absent.
+    fn volume(&mut self, volume: &Value, at: &str) {
+        if let Some(name) = volume["persistentVolumeClaim"]["claimName"].as_str() {
+            self.claim(Some(name), &format!("{at}.persistentVolumeClaim.claimName"));
+        }
+        self.files(volume, at, "secretName");
+        let sources = volume["projected"]["sources"].as_array();
+        for (position, source) in sources.into_iter().flatten().enumerate() {
+            self.files(
+                source,
+                &format!("{at}.projected.sources[{position}]"),
+                "name",
+            );
+        }
+    }
+
+    /// Files from a `ConfigMap` or a Secret, which is named by another field in a volume of its own.
+    fn files(&mut self, source: &Value, at: &str, of_secret: &str) {
+        for (field, target, named_by) in [
+            ("configMap", Target::ConfigMap, "name"),
+            ("secret", Target::Secret, of_secret),
+        ] {
+            let files = &source[field];
+            let (false, Some(name)) = (files["optional"] == true, files[named_by].as_str()) else {
+                continue;
+            };
+            let items = files["items"].as_array().cloned().unwrap_or_default();
+            if items.is_empty() {
+                self.push(&format!("{at}.{field}.{named_by}"), target, name, None);
+            }
+            for (position, item) in items.iter().enumerate() {
+                let at = format!("{at}.{field}.items[{position}].key");
+                self.push(&at, target, name, item["key"].as_str());
+            }
         }
     }
 

@@ -17,9 +17,17 @@ pub(super) fn trouble(pod: &Pod) -> Option<Trouble> {
             && condition.reason.as_deref() == Some("Unschedulable")
     });
     if let Some(condition) = unscheduled {
+        let message = condition.message.clone().unwrap_or_default();
+        // The scheduler looks for volumes first.
+        let is_missing =
+            message.contains("persistentvolumeclaim \"") && message.contains("\" not found");
         return Some(Trouble {
-            reason: reasons::UNSCHEDULABLE,
-            message: condition.message.clone().unwrap_or_default(),
+            reason: if is_missing {
+                reasons::REFERENCE_NOT_FOUND
+            } else {
+                reasons::UNSCHEDULABLE
+            },
+            message,
         });
     }
     let containers = status.init_container_statuses.iter().flatten();
@@ -46,5 +54,32 @@ fn waiting(container: &ContainerStatus) -> Option<Trouble> {
             message: waiting.message.clone().unwrap_or_default(),
         }),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_claim_that_is_missing_is_no_want_of_nodes() {
+        for (message, expected) in [
+            (
+                "0/3 nodes are available: persistentvolumeclaim \"models\" not found. not found",
+                reasons::REFERENCE_NOT_FOUND,
+            ),
+            (
+                "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
+                reasons::UNSCHEDULABLE,
+            ),
+        ] {
+            let pod = json!({"metadata": {}, "status": {"conditions": [
+                {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message},
+            ]}});
+            let found = trouble(&serde_json::from_value(pod).unwrap()).unwrap();
+            assert_eq!((found.reason, found.message.as_str()), (expected, message));
+        }
     }
 }

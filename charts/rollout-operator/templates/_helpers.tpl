@@ -80,7 +80,7 @@ capabilities: {drop: [ALL]}
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [events.k8s.io]
   resources: [events]
-  verbs: [create, patch]
+  verbs: [list, create, patch]
 {{- end }}
 
 {{- define "rollout-operator.editorRules" -}}

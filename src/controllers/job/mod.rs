@@ -15,6 +15,7 @@ mod drivers;
 mod lookup;
 mod make;
 mod memory;
+mod mounts;
 mod observe;
 mod reconciler;
 mod refusal;

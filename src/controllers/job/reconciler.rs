@@ -12,6 +12,7 @@ use super::context::Context;
 use super::drivers::{Driver, Heard};
 use super::make::{self, Agents};
 use super::memory::Memories;
+use super::mounts::{self, Mounts};
 use super::status::StatusWriter;
 use super::subject::{Subject, is_held};
 use super::{acts, lookup, observe, refusal};
@@ -31,6 +32,7 @@ pub struct JobReconciler {
     context: Context,
     statuses: StatusWriter,
     memories: Memories,
+    mounts: Mounts,
 }
 
 impl JobReconciler {
@@ -40,12 +42,14 @@ impl JobReconciler {
             context,
             statuses: StatusWriter::default(),
             memories: Memories::default(),
+            mounts: Mounts::default(),
         }
     }
 
     /// A job is gone.
     pub fn forget(&self, uid: &str) {
         self.statuses.forget(uid);
+        self.mounts.forget(uid);
         if let Some(driver) = self.memories.forget(uid) {
             self.context.drivers.forget(&driver);
         }
@@ -73,7 +77,7 @@ impl JobReconciler {
         let subject = self.subject(job)?;
         let mut refusal =
             refusal::of_spec(job).or_else(|| refusal::of_objects(&subject, &self.context));
-        let mut observed = self.observe(&subject).await?;
+        let (mut observed, look_again) = self.observe(&subject).await?;
         let mut plan = self.decide(&subject, &observed, refusal.as_ref());
         if plan.looks_up {
             refusal = lookup::trouble(&self.context, &subject, &plan).await?;
@@ -92,7 +96,7 @@ impl JobReconciler {
         if plan.clear && metadata.deletion_timestamp.is_some() {
             self.forget(&subject.target.uid);
         }
-        if let Some(again) = plan.again {
+        for again in [plan.again, look_again].into_iter().flatten() {
             next = earlier(next, Next::After(again));
         }
         Ok(next)
@@ -127,17 +131,26 @@ impl JobReconciler {
     }
 
     /// What there is. Only a driver that no cache has is asked for at the API server: a cache that is behind must not begin an attempt.
-    async fn observe(&self, subject: &Subject<'_>) -> Result<Observed, Error> {
+    ///
+    /// Answers when to look again, too: what holds up a Pod may be told nowhere that is watched.
+    async fn observe(&self, subject: &Subject<'_>) -> Result<(Observed, Option<Duration>), Error> {
         let Subject { target, before, .. } = subject;
         let pods = (self.context.pods)(&target.namespace, &target.name);
         let pods = pods
             .iter()
             .filter(|pod| label(pod, labels::JOB_UID) == Some(target.uid.as_str()));
         let (mut drivers, mut agents) = (Vec::new(), Vec::new());
+        let (mut stuck, mut stuck_agents) = (Vec::new(), Vec::new());
         for pod in pods {
             match label(pod, labels::COMPONENT) {
-                Some("driver") => drivers.extend(observe::driver(pod)),
-                Some("agent") => agents.extend(observe::agent(pod)),
+                Some("driver") => {
+                    drivers.extend(observe::driver(pod));
+                    stuck.extend(mounts::stuck(pod));
+                }
+                Some("agent") => {
+                    agents.extend(observe::agent(pod));
+                    stuck_agents.extend(mounts::stuck(pod));
+                }
                 _ => {}
             }
         }
@@ -149,6 +162,25 @@ impl JobReconciler {
             let ours = found.filter(|pod| label(pod, labels::JOB_UID) == Some(&target.uid));
             drivers.extend(ours.as_ref().and_then(observe::driver));
         }
+        // One speaks for all: they have the same volumes.
+        stuck.extend(stuck_agents.into_iter().min_by_key(|pod| pod.since));
+        let calls = &self.context.calls;
+        let (missing, look_again) = self
+            .mounts
+            .of(calls, target, &stuck, Timestamp::now())
+            .await;
+        for driver in &mut drivers {
+            driver.trouble = driver
+                .trouble
+                .take()
+                .or_else(|| missing.get(&driver.uid).cloned());
+        }
+        for agent in &mut agents {
+            agent.trouble = agent
+                .trouble
+                .take()
+                .or_else(|| missing.get(&agent.uid).cloned());
+        }
         let mut memory = self.memories.see(&target.uid, attempt, &agents);
         let current = drivers.iter().find(|driver| driver.attempt == attempt);
         let Heard {
@@ -157,13 +189,14 @@ impl JobReconciler {
             retired,
         } = self.follow(subject, current);
         (memory.told, memory.retired) = (told, retired);
-        Ok(Observed {
+        let observed = Observed {
             pool: subject.pool_view(),
             report,
             drivers,
             agents,
             memory,
-        })
+        };
+        Ok((observed, look_again))
     }
 
     /// Asks the driver of the current attempt, and no other. Answers what is known by it.

@@ -30,6 +30,17 @@ fn config_map(place: &Place, data: &Value) -> Value {
     })
 }
 
+fn claim(place: &Place, name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": place.namespace},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    })
+}
+
+/// A volume that was refused for a while is tried again after half a minute or so.
+const MOUNTED: std::time::Duration = std::time::Duration::from_mins(3);
+
 #[tokio::test]
 async fn a_pool_that_is_missing() {
     let place = Place::new("no-pool").await;
@@ -91,15 +102,7 @@ async fn a_volume_that_is_missing() {
         "spec.output.persistentVolumeClaim.claimName: there is no PersistentVolumeClaim",
     )
     .await;
-    create(
-        &place.client,
-        &json!({
-            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-            "metadata": {"name": "later", "namespace": place.namespace},
-            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-        }),
-    )
-    .await;
+    create(&place.client, &claim(&place, "later")).await;
     // Its directory is root's, so that nothing can be written: it is no longer missing, and that is all.
     until("the attempt begins", &place.controller, async || {
         place.status("job").await["attempt"] == 1
@@ -155,6 +158,242 @@ async fn a_secret_that_an_agent_misses() {
         .await
         .unwrap();
     heals(&place, "job").await;
+    place.end().await;
+}
+
+/// An agent that outlasts the test, in a template with more in its container and its Pod.
+fn agent_with(container: &Value, pod: &Value) -> Value {
+    let mut generate = Place::agentic("/bin/busybox sleep 3600");
+    let spec = &mut generate["agentic"]["agent"]["container"]["template"]["spec"];
+    for (field, value) in container.as_object().unwrap() {
+        spec["containers"][0][field] = value.clone();
+    }
+    for (field, value) in pod.as_object().unwrap() {
+        spec[field] = value.clone();
+    }
+    let few = json!({"batchSize": 1, "samplesPerPrompt": 1, "concurrency": {"sessions": 1}});
+    json!({"generate": generate, "rollout": few})
+}
+
+/// A driver with a volume.
+fn driver_with(volume: &Value) -> Value {
+    let mut volume = volume.clone();
+    volume["name"] = json!("more");
+    let container =
+        json!({"name": "driver", "volumeMounts": [{"name": "more", "mountPath": "/more"}]});
+    let template = json!({"spec": {"volumes": [volume], "containers": [container]}});
+    json!({"driver": {"template": template}})
+}
+
+/// Jobs that name something that is not there, each in another field, and what they are told. What may be read is looked up before an attempt begins.
+fn named() -> Vec<(&'static str, Value, &'static str)> {
+    let mounts = json!({"volumeMounts": [{"name": "more", "mountPath": "/more"}]});
+    let of_agent = |volume: Value| {
+        let mut volume = volume;
+        volume["name"] = json!("more");
+        agent_with(&mounts, &json!({"volumes": [volume]}))
+    };
+    let beside = |container: Value| {
+        let mut container = container;
+        container["name"] = json!("sandbox");
+        container["image"] = json!("localhost/tiny:1");
+        container["command"] = json!(["/bin/busybox", "sleep", "3600"]);
+        let mut spec = agent_with(&json!({}), &json!({}));
+        spec["generate"]["agentic"]["sandbox"] =
+            json!({"template": {"spec": {"containers": [container]}}});
+        spec
+    };
+    let function = json!({"agentic": {"agent": {"function": {
+        "path": "agent.run", "image": "localhost/python:1", "code": {"configMap": {"name": "later"}},
+    }}}});
+    let plugins = |more: Value| {
+        let mut plugins = more;
+        plugins["image"] = json!("localhost/python:1");
+        json!({"plugins": plugins})
+    };
+    vec![
+        (
+            "env",
+            agent_with(
+                &json!({"env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "later", "key": "k"}}}]}),
+                &json!({}),
+            ),
+            "agent.container.template.spec.containers[0].env[0].valueFrom.configMapKeyRef: there is no ConfigMap",
+        ),
+        (
+            "env-from",
+            agent_with(
+                &json!({"envFrom": [{"configMapRef": {"name": "later"}}]}),
+                &json!({}),
+            ),
+            "envFrom[0].configMapRef: there is no ConfigMap",
+        ),
+        (
+            "agent-map",
+            of_agent(json!({"configMap": {"name": "later", "items": [{"key": "k", "path": "k"}]}})),
+            "volumes[0].configMap.items[0].key: there is no ConfigMap",
+        ),
+        (
+            "agent-claim",
+            of_agent(json!({"persistentVolumeClaim": {"claimName": "later"}})),
+            "volumes[0].persistentVolumeClaim.claimName: there is no PersistentVolumeClaim",
+        ),
+        (
+            "agent-secret",
+            of_agent(json!({"secret": {"secretName": "later"}})),
+            "secret \"later\" not found",
+        ),
+        (
+            "agent-key",
+            of_agent(
+                json!({"secret": {"secretName": "present", "items": [{"key": "k", "path": "k"}]}}),
+            ),
+            "references non-existent secret key: k",
+        ),
+        (
+            "function",
+            json!({"generate": function}),
+            "agent.function.code.configMap.name: there is no ConfigMap",
+        ),
+        (
+            "sandbox-env",
+            beside(json!({"envFrom": [{"configMapRef": {"name": "later"}}]})),
+            "sandbox.template.spec.containers[0].envFrom[0].configMapRef: there is no ConfigMap",
+        ),
+        (
+            "sandbox-secret",
+            beside(json!({"envFrom": [{"secretRef": {"name": "later"}}]})),
+            "secret \"later\" not found",
+        ),
+        (
+            "driver-map",
+            driver_with(&json!({"configMap": {"name": "later"}})),
+            "spec.driver.template.spec.volumes[0].configMap.name: there is no ConfigMap",
+        ),
+        (
+            "driver-claim",
+            driver_with(&json!({"persistentVolumeClaim": {"claimName": "later"}})),
+            "spec.driver.template.spec.volumes[0].persistentVolumeClaim.claimName: there is no",
+        ),
+        (
+            "driver-secret",
+            driver_with(&json!({"projected": {"sources": [{"secret": {"name": "later"}}]}})),
+            "secret \"later\" not found",
+        ),
+        (
+            "plugin-code",
+            plugins(json!({"code": {"configMap": {"name": "later"}}})),
+            "spec.plugins.code.configMap.name: there is no ConfigMap",
+        ),
+        (
+            "plugin-env",
+            plugins(
+                json!({"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "later", "key": "k"}}}]}),
+            ),
+            "secret \"later\" not found",
+        ),
+    ]
+}
+
+/// Whether an attempt begins only once it is there: Secrets are not looked up.
+fn is_looked_up(words: &str) -> bool {
+    !words.contains("secret")
+}
+
+#[tokio::test]
+async fn whatever_a_job_names_is_told_when_it_is_not_there_and_heals_when_it_is() {
+    let place = Place::new("named").await;
+    let secrets: Api<Secret> = place.all();
+    let secret = |name: &str, data: Value| {
+        serde_json::from_value(json!({"metadata": {"name": name}, "stringData": data})).unwrap()
+    };
+    let present = secret("present", json!({"other": "v"}));
+    secrets
+        .create(&PostParams::default(), &present)
+        .await
+        .unwrap();
+    for (job, spec, _) in named() {
+        place.job(job, &spec).await;
+    }
+    for (job, _, words) in named() {
+        // What is looked up is told before the pool is ready; of Secrets a kubelet tells, once it has the Pods.
+        place
+            .comes_true(&format!("{job} is told: {words}"), MOUNTED, async || {
+                condition(&place.jobs, job, "Stalled").await == "True/ReferenceNotFound"
+                    && place.said(job, "Stalled").await.contains(words)
+            })
+            .await;
+        let attempt = place.status(job).await["attempt"].as_i64();
+        let expected = i64::from(!is_looked_up(words));
+        assert_eq!(attempt, Some(expected), "{job}");
+    }
+    let mut map = config_map(
+        &place,
+        &json!({"k": "v", "agent.py": "async def run():\n    pass\n"}),
+    );
+    map["metadata"]["name"] = json!("later");
+    create(&place.client, &map).await;
+    create(&place.client, &claim(&place, "later")).await;
+    let later = secret("later", json!({"k": "v"}));
+    secrets
+        .create(&PostParams::default(), &later)
+        .await
+        .unwrap();
+    let edit = json!({"stringData": {"k": "v"}});
+    secrets
+        .patch("present", &PatchParams::default(), &Patch::Merge(edit))
+        .await
+        .unwrap();
+    for (job, ..) in named() {
+        // Volumes are tried again at growing intervals.
+        place
+            .comes_true(&format!("{job} begins"), MOUNTED, async || {
+                let status = place.status(job).await;
+                let phase = status["phase"].as_str().unwrap_or_default();
+                let stalled = condition(&place.jobs, job, "Stalled").await;
+                status["attempt"] == 1
+                    && ["Running", "TearingDown", "Succeeded"].contains(&phase)
+                    && stalled == "False/AsExpected"
+            })
+            .await;
+    }
+    place.end().await;
+}
+
+#[tokio::test]
+async fn a_spec_that_is_wrong_is_told_and_runs_once_it_is_edited() {
+    let place = Place::new("wrong").await;
+    let mut spec = json!({"generate": Place::agentic(CALL)});
+    let template = "/generate/agentic/agent/container/template/spec/containers/0";
+    let command = {
+        let agent = spec.pointer_mut(template).unwrap().as_object_mut().unwrap();
+        agent.remove("command").unwrap()
+    };
+    place.job("job", &spec).await;
+    stalled(&place, "job", "InvalidSpec", ".command: is required").await;
+    assert_eq!(place.status("job").await["attempt"], 0);
+    spec.pointer_mut(template).unwrap()["command"] = command;
+    place.merge("job", json!({"spec": spec})).await;
+    heals(&place, "job").await;
+    place.end().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_no_node_takes_and_a_plugin_image_that_cannot_be_pulled() {
+    let place = Place::new("no-place").await;
+    let selector = json!({"nodeSelector": {"example.com/nobody": "has"}});
+    place.job("agent", &agent_with(&json!({}), &selector)).await;
+    let plugins = json!({"plugins": {"image": "localhost/nobody:2"}});
+    place.job("plugins", &plugins).await;
+    stalled(
+        &place,
+        "agent",
+        "Unschedulable",
+        "didn't match Pod's node affinity/selector",
+    )
+    .await;
+    stalled(&place, "plugins", "ImagePullFailed", "localhost/nobody:2").await;
+    // What is wrong is in the Pods of both: they are frozen, and end when they are told to.
     place.end().await;
 }
 
