@@ -200,7 +200,7 @@ pub enum HookResult {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrittenOutput {
-    /// Where the files are.
+    /// Where the files are; on a volume as `pvc://claim/path`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// Samples in all files.

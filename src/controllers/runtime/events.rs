@@ -13,7 +13,7 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 
 use super::election::Leadership;
 use super::metrics::Metrics;
-use crate::api::conditions::types;
+use crate::api::conditions::{reasons, types};
 use crate::api::meta;
 
 /// Longest wait for an event to be written.
@@ -34,7 +34,8 @@ pub struct Note {
     pub message: String,
 }
 
-/// What to tell about a change of conditions: each condition that turned, or has another reason.
+/// What to tell about a change of conditions: each condition that turned, or has another reason. Conditions that turn together for one reason are
+/// told once, by the first of them.
 ///
 /// `Reconciling` comes and goes with every edit and is told by what it ends in; what starts as False is no news.
 pub fn notes(before: &[Condition], after: &[Condition]) -> Vec<Note> {
@@ -47,14 +48,29 @@ pub fn notes(before: &[Condition], after: &[Condition]) -> Vec<Note> {
             None => now.status == "True",
         }
     });
-    news.filter(|now| now.type_ != types::RECONCILING)
-        .map(|now| Note {
+    let news = news.filter(|now| now.type_ != types::RECONCILING && !is_end_of_sampling(now));
+    let mut told: Vec<Note> = Vec::new();
+    for now in news {
+        let note = Note {
             warning: is_bad(now),
             about: now.type_.clone(),
             reason: now.reason.clone(),
             message: now.message.clone(),
-        })
-        .collect()
+        };
+        let is_known =
+            |known: &Note| (known.warning, &known.reason) == (note.warning, &note.reason);
+        if !told.iter().any(is_known) {
+            told.push(note);
+        }
+    }
+    told
+}
+
+/// A driver that is done is told by what the job ends in.
+fn is_end_of_sampling(condition: &Condition) -> bool {
+    condition.type_ == types::SAMPLING
+        && condition.status == "False"
+        && condition.reason == reasons::AS_EXPECTED
 }
 
 /// Bad when true: something is wrong. Of the others, losing what was there is.

@@ -9,7 +9,9 @@ use super::conditions::View;
 use super::course::{CRASHED, Course, DISRUPTED, LOST, Undecided};
 use super::observed::DriverLife;
 use super::report::{Facts, MOST_FAILURES};
-use crate::api::job::{Failure, JobDisplay, RolloutJobStatus, TeardownStatus};
+use crate::api::job::{
+    Failure, JobDisplay, RolloutJobSpec, RolloutJobStatus, TeardownStatus, WrittenOutput,
+};
 use crate::plan::conditions::whole_seconds;
 
 /// Between two writes of progress alone.
@@ -84,7 +86,10 @@ pub(super) fn status(input: &Input<'_>, course: &Course) -> RolloutJobStatus {
         rerun_id: Some(input.spec.rerun_id.clone()).filter(|id| !id.is_empty()),
         conditions: view.conditions(),
         teardown: teardown(input, &facts, course),
-        output: facts.output.clone(),
+        output: facts.output.clone().map(|output| WrittenOutput {
+            url: place(input.spec),
+            ..output
+        }),
         recent_failures: failures(input, &facts, course),
         display: Some(JobDisplay {
             groups: groups.map(|groups| format!("{}/{}", groups.kept, groups.target)),
@@ -115,6 +120,22 @@ fn teardown(input: &Input<'_>, facts: &Facts, course: &Course) -> Option<Teardow
         pods_deleted: deleted,
         ..facts.teardown.clone().unwrap_or_default()
     })
+}
+
+/// Where the samples are, for whoever is not in the driver's Pod: a volume as `pvc://claim/path`, as other operators write it.
+fn place(spec: &RolloutJobSpec) -> Option<String> {
+    let output = spec.output.as_ref()?;
+    let mut parts = match &output.persistent_volume_claim {
+        Some(claim) => vec![
+            format!("pvc://{}", claim.claim_name),
+            claim.path.clone().unwrap_or_default(),
+        ],
+        None => vec![output.url.clone()?],
+    };
+    parts.push(spec.rerun_id.clone());
+    let parts = parts.iter().map(|part| part.trim_end_matches('/'));
+    let parts: Vec<_> = parts.filter(|part| !part.is_empty()).collect();
+    Some(parts.join("/"))
 }
 
 fn pool_name(input: &Input<'_>) -> String {

@@ -107,3 +107,55 @@ fn events_tell_turns_and_new_reasons_and_nothing_twice() {
         [(false, "Suspended/Suspended".to_owned())]
     );
 }
+
+#[test]
+fn what_turns_together_for_one_reason_is_told_once() {
+    let all = |holds: bool, reason: &'static str| {
+        [types::READY, types::AVAILABLE, types::ENGINES_READY]
+            .map(|about| Claim::new(about, holds, reason, format!("of {about}")))
+            .to_vec()
+    };
+    let (down, up) = (
+        all(false, reasons::STARTING),
+        all(true, reasons::AS_EXPECTED),
+    );
+    assert_eq!(
+        told(down.clone(), up.clone()),
+        [(false, "Ready/AsExpected".to_owned())]
+    );
+    assert_eq!(told(up, down), [(true, "Ready/Starting".to_owned())]);
+}
+
+#[test]
+fn a_good_end_warns_of_nothing() {
+    let sampling =
+        |holds: bool, reason, message: &str| Claim::new(types::SAMPLING, holds, reason, message);
+    let ready = |holds: bool, reason| Claim::new(types::READY, holds, reason, "");
+    let running = vec![
+        ready(false, reasons::PROGRESSING),
+        sampling(true, reasons::AS_EXPECTED, "the driver generates samples"),
+    ];
+    let ended = vec![
+        ready(true, reasons::TARGET_REACHED),
+        sampling(false, reasons::AS_EXPECTED, "the driver is done"),
+        Claim::new(types::TARGET_REACHED, true, reasons::TARGET_REACHED, ""),
+        Claim::new(types::TEARDOWN_COMPLETE, true, reasons::NO_HOOK, ""),
+        Claim::new(types::COMPLETE, true, reasons::TARGET_REACHED, ""),
+    ];
+    assert_eq!(
+        told(running.clone(), ended),
+        [
+            (false, "Ready/TargetReached".to_owned()),
+            (false, "TeardownComplete/NoHook".to_owned())
+        ]
+    );
+    // A driver that is lost is another matter.
+    let lost = vec![
+        ready(false, reasons::STARTING),
+        sampling(false, reasons::STARTING, "the driver starts"),
+    ];
+    assert_eq!(
+        told(running, lost),
+        [(true, "Sampling/Starting".to_owned())]
+    );
+}

@@ -6,7 +6,7 @@ use rollout_operator::api::conditions::reasons;
 use rollout_operator::api::job::Phase;
 use rollout_operator::plan::job::{AgentLife, DriverLife, PoolView};
 use rollout_operator::plan::pool::Trouble;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::scene::{Scene, acts, agent, at, conditions, driver, trouble, word};
 
@@ -454,4 +454,40 @@ fn the_jobs_own_pool_is_made_while_it_is_waited_for() {
 
 pub(super) fn agentic() -> serde_json::Value {
     json!({"agentic": {"agent": {"container": {"template": {"spec": {"containers": [{"name": "agent"}]}}}}}})
+}
+
+#[test]
+fn a_status_says_where_the_samples_are_for_whoever_is_not_in_the_drivers_pod() {
+    let claim = |more: Value| {
+        let mut claim = more;
+        claim["claimName"] = json!("samples");
+        json!({"output": {"persistentVolumeClaim": claim}})
+    };
+    for (mut spec, rerun, expected) in [
+        (claim(json!({})), "", "pvc://samples"),
+        (
+            claim(json!({"path": "runs/one/"})),
+            "",
+            "pvc://samples/runs/one",
+        ),
+        (
+            claim(json!({"path": "runs"})),
+            "two",
+            "pvc://samples/runs/two",
+        ),
+        (
+            json!({"output": {"url": "file:///data/"}}),
+            "two",
+            "file:///data/two",
+        ),
+    ] {
+        spec["rerunId"] = json!(rerun);
+        let mut scene = Scene::running(&spec);
+        let mut said = word("TargetReached", true);
+        said["output"] = json!({"url": "/var/run/rollout/output/x", "samples": 4, "files": 1});
+        scene.ends(Some(&said));
+        let output = scene.plan().status.output.unwrap();
+        assert_eq!(output.url.as_deref(), Some(expected));
+        assert_eq!(output.samples, 4);
+    }
 }

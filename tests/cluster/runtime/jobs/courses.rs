@@ -19,6 +19,8 @@ async fn a_single_turn_job_ends_with_samples_and_leaves_only_its_driver() {
     assert_eq!(status["attempt"], 1);
     assert_eq!(status["display"], json!({"groups": "2/2", "pool": "pool"}));
     assert_eq!(status["output"]["samples"], 4);
+    assert_eq!(status["output"]["url"], "pvc://samples/job");
+    place.no_warnings("job").await;
     place.nothing_left("job").await;
     assert_eq!(place.of::<Pod>("job").await, ["job-driver-1"]);
     until("the job is free", &place.controller, async || {

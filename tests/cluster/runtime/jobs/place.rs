@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Namespace, PersistentVolumeClaim, Pod, Secret, Service,
+    ConfigMap, Event, Namespace, PersistentVolumeClaim, Pod, Secret, Service,
 };
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, LogParams, Patch, PatchParams};
@@ -209,6 +209,15 @@ impl Place {
             "not in time: {what}\n{}",
             self.controller.log()
         );
+    }
+
+    /// No event of the job warns of anything.
+    pub(crate) async fn no_warnings(&self, job: &str) {
+        let fields = format!("involvedObject.name={job},type=Warning");
+        let params = ListParams::default().fields(&fields);
+        let events = self.all::<Event>().list(&params).await.unwrap();
+        let said: Vec<_> = events.items.iter().map(|event| &event.message).collect();
+        assert!(said.is_empty(), "{said:?}");
     }
 
     pub(crate) async fn merge(&self, job: &str, patch: Value) {

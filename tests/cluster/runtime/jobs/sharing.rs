@@ -26,15 +26,17 @@ fn own(mut spec: Value) -> Value {
 async fn a_pool_of_the_jobs_own_is_made_used_and_removed_with_it() {
     let place = Place::new("own-pool").await;
     place.job("job", &own(json!({}))).await;
-    let mut seen = None;
+    let (mut seen, mut bound) = (None, false);
     until("the job is complete", &place.controller, async || {
         if let Some(pool) = pools(&place).get_opt("job").await.unwrap() {
+            bound |= pool.data["status"]["boundJobs"] == 1;
             seen = Some(pool);
         }
         condition(&place.jobs, "job", "Complete").await == "True/TargetReached"
     })
     .await;
     let seen = seen.expect("the pool was there");
+    assert!(bound, "it has a job that uses it");
     let uid = place.jobs.get("job").await.unwrap().uid();
     assert_eq!(seen.labels().get(labels::JOB_UID), uid.as_ref());
     let status = place.status("job").await;
