@@ -70,6 +70,11 @@ pub(super) struct Args {
     /// Domain of the cluster's DNS.
     #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
     cluster_domain: String,
+
+    /// Address of the cluster's DNS that agents may ask, besides the pods in kube-system that are labelled k8s-app=kube-dns and the
+    /// resolvers of this pod. Can be given several times.
+    #[arg(long = "dns-address", value_name = "ADDRESS/BITS", value_parser = super::resolvers::range)]
+    dns_addresses: Vec<String>,
 }
 
 impl Args {
@@ -99,6 +104,7 @@ impl Args {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 operator_namespace: self.lease_namespace,
                 cluster_domain: self.cluster_domain,
+                dns_addresses: super::resolvers::ranges(self.dns_addresses),
             },
             key,
             election,

@@ -12,6 +12,7 @@ mod local;
 mod logging;
 mod plugins;
 mod printable;
+mod resolvers;
 mod router;
 mod samples;
 mod simulate_engine;

@@ -13,6 +13,8 @@ pub struct Rendering {
     pub operator_namespace: Option<String>,
     /// Domain of the cluster's DNS, as in `cluster.local`.
     pub cluster_domain: String,
+    /// Addresses of the cluster's DNS, as `address/bits`: agents may ask them besides its Pods in kube-system.
+    pub dns_addresses: Vec<String>,
 }
 
 impl Rendering {

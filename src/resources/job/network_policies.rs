@@ -9,18 +9,6 @@ use crate::resources::labels::{self, Component};
 use crate::resources::pool::{AGENTS_PORT, from_controller, port};
 use crate::resources::{Kind, Object, names};
 
-/// Addresses that a resolver of the cluster can have: private and link-local ones. Node-local caches and resolvers on the hosts have no Pod that a
-/// selector could name. A resolver on the internet is not among them: it would be a way out.
-const LOCAL_ADDRESSES: [&str; 7] = [
-    "10.0.0.0/8",
-    "172.16.0.0/12",
-    "192.168.0.0/16",
-    "100.64.0.0/10",
-    "169.254.0.0/16",
-    "fc00::/7",
-    "fe80::/10",
-];
-
 /// In: the job's agents to the router, the controller to the driver's state. Out: everywhere (engines, storage).
 pub(super) fn driver(input: JobInput<'_>) -> Object {
     let job = &input.owner.name;
@@ -51,7 +39,7 @@ pub(super) fn agents(input: JobInput<'_>, agentic: &Agentic) -> Object {
             "to": [{"podSelector": {"matchLabels": labels::of_job(job, Component::Driver)}}],
             "ports": [port(AGENTS_PORT)],
         }),
-        dns(),
+        dns(&input.rendering.dns_addresses),
     ];
     let wanted = agentic.network_policy.clone().unwrap_or_default();
     egress.extend(wanted.egress.iter().map(|rule| json!(rule)));
@@ -68,11 +56,17 @@ pub(super) fn agents(input: JobInput<'_>, agentic: &Agentic) -> Object {
     input.object(Kind::NetworkPolicy, name, Some(Component::Agent), body)
 }
 
-fn dns() -> Value {
+/// The Pods of the cluster's DNS, where every distribution that has any labels them so, and the addresses that the installation names: a cache on
+/// the node and a resolver on a host have no Pod that a selector could name. Anything wider is a way out: port 53 of some other Pod, say.
+fn dns(addresses: &[String]) -> Value {
     let mut to = vec![json!({
-        "namespaceSelector": {},
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
         "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
     })];
-    to.extend(LOCAL_ADDRESSES.map(|cidr| json!({"ipBlock": {"cidr": cidr}})));
+    to.extend(
+        addresses
+            .iter()
+            .map(|cidr| json!({"ipBlock": {"cidr": cidr}})),
+    );
     json!({"to": to, "ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]})
 }

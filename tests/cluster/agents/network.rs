@@ -13,13 +13,14 @@ use crate::runtime::controller::until;
 use crate::runtime::jobs::place::Place;
 use crate::runtime::pools::{condition, create};
 
-/// A program that listens and is nobody's friend.
+/// A Pod that listens and is nobody's friend, as a resolver would, too.
 async fn stranger(place: &Place) -> String {
     let listens = program("it", &["sandbox", ":8000"], &json!([]));
+    let resolves = program("resolver", &["sandbox", ":53"], &json!([]));
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "stranger", "namespace": place.namespace},
-        "spec": {"terminationGracePeriodSeconds": 1, "containers": [listens]},
+        "spec": {"terminationGracePeriodSeconds": 1, "containers": [listens, resolves]},
     });
     create(&place.client, &pod).await;
     address(place, "stranger").await
@@ -91,6 +92,7 @@ async fn addresses(place: &Place, stranger: &str) -> Vec<(&'static str, String, 
         ("API server of the node", format!("{node}:6443"), true),
         ("kubelet", format!("{node}:10250"), true),
         ("another pod", format!("{stranger}:8000"), true),
+        ("another pod, as a resolver", format!("{stranger}:53"), true),
         (
             "state of another job's driver",
             format!("{other}:8090"),

@@ -57,13 +57,17 @@ fn agents_reach_the_router_of_their_job_and_resolvers_and_nothing_else() {
         .map(|port| &port["port"])
         .collect();
     assert_eq!(ports, [53, 53]);
-    for peer in egress[1]["to"].as_array().unwrap() {
-        let range = peer["ipBlock"]["cidr"].as_str();
-        assert!(
-            range.is_none_or(|range| range != "0.0.0.0/0" && range != "::/0"),
-            "{peer}"
-        );
-    }
+    // The cluster's own DNS and what the installation names, and no other Pod's port 53.
+    assert_eq!(
+        egress[1]["to"],
+        json!([
+            {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+                "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+            },
+            {"ipBlock": {"cidr": "169.254.20.10/32"}},
+        ])
+    );
 }
 
 #[test]

@@ -32,6 +32,7 @@ fn rendering() -> Rendering {
         version: "1.2.3".to_owned(),
         operator_namespace: Some("rollout-system".to_owned()),
         cluster_domain: "cluster.local".to_owned(),
+        dns_addresses: vec!["169.254.20.10/32".to_owned()],
     }
 }
 
