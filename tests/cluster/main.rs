@@ -4,6 +4,11 @@
 mod agents;
 #[cfg(test)]
 mod api;
+// A CA and servers for the tests of several crates.
+#[cfg(test)]
+#[expect(dead_code, reason = "these tests need less of it")]
+#[path = "../../crates/engine-http/tests/it/authority.rs"]
+mod authority;
 #[cfg(test)]
 mod definitions;
 #[cfg(test)]

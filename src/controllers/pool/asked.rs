@@ -116,7 +116,10 @@ fn unasked(engines: &EngineList) -> Survey {
         EngineList::Service(_) => &[],
     };
     Survey {
-        engines: urls.iter().map(ExternalEngine::unasked).collect(),
+        engines: urls
+            .iter()
+            .map(|url| ExternalEngine::unasked(url))
+            .collect(),
         ..Survey::default()
     }
 }

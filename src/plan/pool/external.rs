@@ -79,9 +79,9 @@ pub struct Abilities {
 
 impl ExternalEngine {
     /// One that nobody has asked.
-    pub fn unasked(url: &String) -> Self {
+    pub fn unasked(url: &str) -> Self {
         Self {
-            url: url.clone(),
+            url: url.to_owned(),
             answer: Answer::Unasked,
         }
     }

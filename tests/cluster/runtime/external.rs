@@ -103,24 +103,7 @@ async fn engines_by_url_that_lack_something_are_named_and_jobs_wait_for_better_o
             .collect();
         json!({"external": {"urls": urls}})
     };
-    field
-        .pool(
-            "outer",
-            &json!({"external": {"urls": ["https://sglang.example:30000"]}}),
-        )
-        .await;
-    field
-        .pool_becomes("outer", "Stalled", "True/NotSupported")
-        .await;
-    let said = field.said("outer", "Stalled").await;
-    assert!(
-        said.contains("spec.external.urls") && said.contains("https"),
-        "{said}"
-    );
-
-    field
-        .edit("outer", &json!({"spec": urls(&[&engine, &web])}))
-        .await;
+    field.pool("outer", &urls(&[&engine, &web])).await;
     field
         .pool_becomes("outer", "Stalled", "True/EngineUnsuitable")
         .await;

@@ -226,3 +226,114 @@ async fn another_operator_restarts_no_engine_until_the_spec_changes() {
     assert_ne!(changed.annotations()[annotations::REVISION], revision);
     assert_ne!(changed.metadata.generation, generation);
 }
+
+/// A pool of one engine whose Pod has this too.
+fn with_pod(spec: &Value) -> Value {
+    let mut pool = engines(1);
+    let pod = pool["engine"]["template"]["spec"].as_object_mut().unwrap();
+    for (field, value) in spec.as_object().unwrap() {
+        pod.insert(field.clone(), value.clone());
+    }
+    pool
+}
+
+#[tokio::test]
+async fn an_engine_that_cannot_start_is_told_and_heals_when_the_spec_is_edited() {
+    let field = Field::new("starts").await;
+    let nowhere = with_pod(&json!({"nodeSelector": {"example.com/no": "where"}}));
+    field.pool("nowhere", &nowhere).await;
+    let mut nobody = engines(1);
+    nobody["engine"]["template"]["spec"]["containers"][0]["image"] = json!("localhost/nobody:1");
+    field.pool("nobody", &nobody).await;
+    field
+        .pool_becomes("nowhere", "Stalled", "True/Unschedulable")
+        .await;
+    field
+        .pool_becomes("nobody", "Stalled", "True/ImagePullFailed")
+        .await;
+    assert_eq!(
+        field.said("nobody", "Stalled").await,
+        "the image localhost/nobody:1 of the container engine cannot be pulled"
+    );
+    for pool in ["nowhere", "nobody"] {
+        field
+            .pool_becomes(pool, "Available", "False/Starting")
+            .await;
+        field.edit(pool, &json!({"spec": engines(1)})).await;
+    }
+    // A merge keeps what it does not name.
+    let everywhere = json!({"spec": {"engine": {"template": {"spec": {"nodeSelector": null}}}}});
+    field.edit("nowhere", &everywhere).await;
+    for pool in ["nowhere", "nobody"] {
+        field.pool_becomes(pool, "Ready", "True/AsExpected").await;
+        field
+            .pool_becomes(pool, "Stalled", "False/AsExpected")
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn what_others_add_to_engines_stays_and_what_they_change_of_ours_does_not() {
+    let field = Field::new("injected").await;
+    field.pool("pool", &engines(1)).await;
+    field.pool_becomes("pool", "Ready", "True/AsExpected").await;
+    let deployments = field.all::<Deployment>();
+    let strategic = async |patch: Value| {
+        let params = PatchParams::default();
+        let patch = Patch::Strategic(patch);
+        deployments
+            .patch("pool-engine", &params, &patch)
+            .await
+            .unwrap()
+    };
+    let sidecar = json!({
+        "name": "injected", "image": "localhost/tiny:1",
+        "command": ["/bin/busybox", "sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1; done"],
+    });
+    strategic(json!({
+        "metadata": {"annotations": {"argocd.argoproj.io/tracking-id": "x"}},
+        "spec": {"template": {"spec": {"containers": [sidecar]}}},
+    }))
+    .await;
+    let runs = async |seed: Option<i32>| {
+        let pods = field.engines("pool").await;
+        let is_it = pods.len() == 1
+            && pods[0].spec.as_ref().unwrap().containers.len() == 2
+            && pods[0].metadata.deletion_timestamp.is_none();
+        let revision = field.pool_status("pool").await;
+        let settled = revision["currentRevision"] == revision["updateRevision"];
+        is_it && (seed.is_none() || settled)
+    };
+    field
+        .until("the engine runs with its sidecar", async || {
+            runs(None).await
+        })
+        .await;
+    field.pool_becomes("pool", "Ready", "True/AsExpected").await;
+    // Ours is repaired, theirs stays.
+    strategic(json!({"spec": {"template": {"spec": {"containers": [
+        {"name": "engine", "livenessProbe": {"periodSeconds": 1}},
+    ]}}}}))
+    .await;
+    field
+        .until("our probe is as it was", async || {
+            let deployment = json!(deployments.get("pool-engine").await.unwrap().spec.unwrap());
+            let containers = deployment["template"]["spec"]["containers"].clone();
+            let containers = containers.as_array().unwrap().clone();
+            let engine = containers.iter().find(|one| one["name"] == "engine");
+            containers.len() == 2 && engine.unwrap()["livenessProbe"]["periodSeconds"] == 30
+        })
+        .await;
+    // And so it does through an update of the spec.
+    field.edit("pool", &other_seed()).await;
+    field
+        .until("the new engine has the sidecar too", async || {
+            runs(Some(7)).await
+        })
+        .await;
+    let deployment = deployments.get("pool-engine").await.unwrap();
+    assert_eq!(
+        deployment.annotations()["argocd.argoproj.io/tracking-id"],
+        "x"
+    );
+}
