@@ -83,6 +83,7 @@ clusterDomain: cluster.local
 resolvConf: /dev/null
 imageGCHighThresholdPercent: 100
 evictionHard: {memory.available: "100Mi", nodefs.available: "0%", nodefs.inodesFree: "0%", imagefs.available: "0%"}
+podLogsDir: $run/pods
 registerNode: true
 nodeStatusUpdateFrequency: 5s
 syncFrequency: 10s
