@@ -3,7 +3,7 @@
 //! A cache on the node, or a resolver on a host, has no pod that a policy could select; the kubelet writes its address into every pod.
 //! Caveat: an operator outside of the cluster, or in its host's network, has other resolvers: they count only if they are private.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 /// Where the kubelet writes them.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
@@ -52,12 +52,8 @@ fn is_private(address: IpAddr) -> bool {
             let is_shared = first == 100 && (64..128).contains(&second);
             v4.is_private() || v4.is_link_local() || is_shared
         }
-        IpAddr::V6(v6) => v6.is_unique_local() || is_link_local(v6),
+        IpAddr::V6(v6) => v6.is_unique_local() || v6.is_unicast_link_local(),
     }
-}
-
-fn is_link_local(address: Ipv6Addr) -> bool {
-    address.is_unicast_link_local()
 }
 
 fn most_bits(address: IpAddr) -> u8 {
