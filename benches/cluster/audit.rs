@@ -13,7 +13,6 @@ use crate::plane;
 /// A write that the operator asked for.
 #[derive(Debug)]
 pub(crate) struct Write {
-    pub(crate) namespace: String,
     /// `patch rolloutjobs/status`.
     pub(crate) kind: String,
     pub(crate) end: End,
@@ -83,7 +82,6 @@ fn write(entry: &Value) -> Option<Write> {
         _ => End::Written,
     };
     Some(Write {
-        namespace: text(&object["namespace"]),
         kind: format!(
             "{} {}{}",
             text(&entry["verb"]),

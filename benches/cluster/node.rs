@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use axum::routing::get;
+use axum::{Json, Router};
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::Timestamp;
@@ -10,7 +12,9 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Client, ResourceExt};
 use rollout_operator::api::meta::labels;
+use rollout_operator::resources::pool::SIDECAR_PORT;
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::plane;
@@ -18,6 +22,8 @@ use crate::plane;
 const NAME: &str = "played";
 /// The real one, which gets no Pods meanwhile.
 const REAL: &str = "n1";
+/// The control plane's, where [`sidecar`] answers for all engines.
+const ADDRESS: &str = "10.90.0.11";
 /// Below the 20 s after which the control plane gives a node up.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Pods that are served at once.
@@ -42,6 +48,7 @@ impl Played {
         let mut tasks = JoinSet::new();
         tasks.spawn(beat(nodes));
         tasks.spawn(serve(client.clone()));
+        tasks.spawn(sidecar());
         Self { _tasks: tasks }
     }
 }
@@ -85,6 +92,16 @@ async fn serve(client: Client) {
         .await;
 }
 
+/// The sidecars of all engines.
+async fn sidecar() {
+    let state = json!({
+        "version": "default", "required": null, "paused": false, "draining": false, "server_version": "0.5.23", "error": null,
+    });
+    let routes = Router::new().route("/state", get(async move || Json(state)));
+    let listener = TcpListener::bind((ADDRESS, SIDECAR_PORT)).await.unwrap();
+    axum::serve(listener, routes).await.unwrap();
+}
+
 /// What a kubelet would come to do about a Pod.
 async fn play(client: &Client, pod: &Pod) {
     let pods: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap());
@@ -107,7 +124,7 @@ async fn play(client: &Client, pod: &Pod) {
     }
     let status = match pod.labels().get(labels::COMPONENT).map(String::as_str) {
         Some("driver") => ended(),
-        _ => running(&name),
+        _ => running(),
     };
     let patch = json!({"status": status});
     let answer = pods
@@ -118,20 +135,11 @@ async fn play(client: &Client, pod: &Pod) {
     }
 }
 
-fn running(name: &str) -> Value {
+fn running() -> Value {
     let conditions: Vec<_> = ["PodScheduled", "Initialized", "ContainersReady", "Ready"]
         .map(|kind| json!({"type": kind, "status": "True", "lastTransitionTime": now()}))
         .into();
-    let address = address(name);
-    json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "startTime": now(), "conditions": conditions})
-}
-
-/// Where nobody is.
-fn address(name: &str) -> String {
-    let sum = name.bytes().fold(1_u32, |sum, byte| {
-        sum.wrapping_mul(31).wrapping_add(u32::from(byte))
-    });
-    format!("10.250.{}.{}", sum >> 8 & 255, sum & 255)
+    json!({"phase": "Running", "podIP": ADDRESS, "podIPs": [{"ip": ADDRESS}], "startTime": now(), "conditions": conditions})
 }
 
 fn ended() -> Value {

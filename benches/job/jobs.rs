@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use crate::agents;
-use crate::process::{Cpu, Process};
+use crate::process::{Cpu, Process, operator};
 
 const ENGINES: u32 = 8;
 const SAMPLES: u32 = 10_000;
@@ -72,7 +72,7 @@ impl Job {
                 });
                 let file = path(&format!("engine-{index}.json"));
                 std::fs::write(&file, config.to_string()).unwrap();
-                Process::operator(&["simulate-engine", "--exit-with-stdin", "--port", "0", "--config", &file])
+                Process::announcing(operator(&["simulate-engine", "--exit-with-stdin", "--port", "0", "--config", &file]))
             })
             .collect();
         let secret = path("claim-secret");
@@ -88,7 +88,7 @@ impl Job {
         for url in &urls {
             arguments.extend(["--engine", url]);
         }
-        let router = Process::operator(&arguments);
+        let router = Process::announcing(operator(&arguments));
         let config = json!({
             "version": 1,
             "job": {"name": "bench", "namespace": "default", "uid": "6f1c1c1e-bench", "attempt": 1},
@@ -114,12 +114,12 @@ impl Job {
         std::fs::create_dir_all(path("output")).unwrap();
         std::fs::write(path("driver.json"), config.to_string()).unwrap();
         let started = Instant::now();
-        let driver = Process::operator(&[
+        let driver = Process::announcing(operator(&[
             "driver",
             "--exit-with-stdin",
             "--config",
             &path("driver.json"),
-        ]);
+        ]));
         Self {
             name,
             directory,

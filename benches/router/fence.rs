@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::client::Connection;
-use crate::process::Process;
+use crate::process::{Process, operator};
 use crate::spread::Spread;
 use crate::start_router;
 
@@ -70,14 +70,14 @@ struct Figures {
 }
 
 fn start_engine() -> Process {
-    Process::operator(&[
+    Process::announcing(operator(&[
         "simulate-engine",
         "--exit-with-stdin",
         "--port",
         "0",
         "--decode-tokens-per-second",
         "20",
-    ])
+    ]))
 }
 
 async fn round(fault: Fault, figures: &mut Figures) {

@@ -28,7 +28,7 @@ mod replies;
 mod spread;
 mod turns;
 
-use process::Process;
+use process::{Process, command, operator};
 
 fn main() {
     part::run(async |part| match part {
@@ -47,7 +47,7 @@ fn main() {
 
 /// The engine that answers at once, in a process of its own.
 fn start_engine() -> Process {
-    Process::start(&std::env::current_exe().unwrap(), &["engine"])
+    Process::announcing(command(&std::env::current_exe().unwrap(), &["engine"]))
 }
 
 /// Our router in front of engines.
@@ -56,5 +56,5 @@ fn start_router(engines: &[String]) -> Process {
     for engine in engines {
         arguments.extend(["--engine", engine]);
     }
-    Process::operator(&arguments)
+    Process::announcing(operator(&arguments))
 }

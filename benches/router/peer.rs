@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::net::TcpListener;
 
 use crate::client::Connection;
-use crate::process::Process;
+use crate::process::{Process, command};
 
 /// How long it may take until it serves.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -31,7 +31,7 @@ pub(crate) async fn start(python: &str, engine: &str, policy: &str) -> (Process,
         "--log-level",
         "error",
     ];
-    let process = Process::start_silent(Path::new(python), &arguments);
+    let process = Process::silent(command(Path::new(python), &arguments));
     let url = format!("http://127.0.0.1:{port}");
     let deadline = Instant::now() + PATIENCE;
     let body = Bytes::from_static(br#"{"text":"hello","sampling_params":{"max_new_tokens":1}}"#);

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use client::Connection;
-use process::Process;
+use process::{Process, operator};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -58,7 +58,7 @@ struct Filled {
 
 /// Starts an engine and the requests, and waits until the engine says that it has them all.
 async fn fill(body: impl Fn(u32) -> Value) -> Filled {
-    let engine = Process::operator(&[
+    let engine = Process::announcing(operator(&[
         "simulate-engine",
         "--exit-with-stdin",
         "--port",
@@ -73,7 +73,7 @@ async fn fill(body: impl Fn(u32) -> Value) -> Filled {
         "10",
         "--decode-slowdown-percent",
         "0",
-    ]);
+    ]));
     let url = engine.url("url");
     let started = Instant::now();
     let mut clients = JoinSet::new();

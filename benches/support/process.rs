@@ -21,7 +21,8 @@ pub(crate) fn operator(arguments: &[&str]) -> Command {
     command(&operator_binary(), arguments)
 }
 
-fn command(program: &Path, arguments: &[&str]) -> Command {
+/// A program with its arguments.
+pub(crate) fn command(program: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     command
         .args(arguments)
@@ -40,15 +41,10 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a program and waits for the line that says where it listens.
-    pub(crate) fn start(program: &Path, arguments: &[&str]) -> Self {
-        Self::announcing(command(program, arguments))
-    }
-
     /// Starts what announces where it listens, and waits for that line.
     pub(crate) fn announcing(command: Command) -> Self {
         let program = format!("{command:?}");
-        let mut process = Self::spawn(command);
+        let mut process = Self::silent(command);
         let stdout = process.child.stdout.take().unwrap();
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line).unwrap();
@@ -57,12 +53,8 @@ impl Process {
         process
     }
 
-    /// Starts a program that says nothing.
-    pub(crate) fn start_silent(program: &Path, arguments: &[&str]) -> Self {
-        Self::spawn(command(program, arguments))
-    }
-
-    fn spawn(mut command: Command) -> Self {
+    /// Starts what says nothing.
+    pub(crate) fn silent(mut command: Command) -> Self {
         let child = command
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
@@ -70,11 +62,6 @@ impl Process {
             child,
             announced: Value::Null,
         }
-    }
-
-    /// A part of the operator.
-    pub(crate) fn operator(arguments: &[&str]) -> Self {
-        Self::announcing(operator(arguments))
     }
 
     /// A field of the announcement.
