@@ -2,6 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
+use serde::de::{DeserializeOwned, Deserializer};
 use serde::{Deserialize, Serialize};
 
 use crate::api::rules::undescribed;
@@ -15,7 +16,11 @@ pub struct RolloutJobStatus {
     #[serde(default = "long::<-1>")]
     pub observed_generation: i64,
     /// The whole in a word, for people; programs read conditions.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "known",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub phase: Option<Phase>,
     /// Which start of the driver this is, from 1.
     #[serde(default)]
@@ -74,6 +79,16 @@ impl Default for RolloutJobStatus {
             display: None,
         }
     }
+}
+
+/// A word that this version does not know is none: an object that a later version wrote must not be unreadable for that.
+fn known<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    let word = Option::<serde_json::Value>::deserialize(deserializer)?;
+    Ok(word.and_then(|word| T::deserialize(word).ok()))
 }
 
 /// The whole in a word.
@@ -172,7 +187,7 @@ pub struct TeardownStatus {
     /// Requests that were aborted at engines.
     pub aborted_requests: i64,
     /// How the agent's abort hook ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "known", skip_serializing_if = "Option::is_none")]
     pub hook: Option<HookResult>,
     /// Agent Pods that were deleted.
     pub pods_deleted: i64,

@@ -16,7 +16,7 @@ use crate::plan::job::Plan;
 use crate::plan::pool::Trouble;
 use crate::resources::job::{self as resources, AgentPod};
 use crate::resources::secrets::JobSecrets;
-use crate::resources::{Object, names};
+use crate::resources::{Kind, Object, names};
 
 /// What became of the Pods of agents.
 #[derive(Debug)]
@@ -56,7 +56,8 @@ pub(super) async fn make(
         apply(context, object).await?;
     }
     if noted(context, subject, attempt).as_ref() != Some(&settings) {
-        for object in unread {
+        let kept = |object: &&Object| plan.settings || object.kind() != Kind::ConfigMap;
+        for object in unread.into_iter().filter(kept) {
             apply(context, object).await?;
         }
     }

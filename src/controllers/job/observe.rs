@@ -20,6 +20,12 @@ pub(super) fn driver(pod: &Pod) -> Option<DriverPod> {
         name: metadata.name.clone()?,
         uid: metadata.uid.clone()?,
         attempt: number(pod, labels::ATTEMPT)?,
+        version: pod
+            .metadata
+            .labels
+            .as_ref()?
+            .get(labels::APP_VERSION)
+            .cloned(),
         address: status
             .and_then(|status| status.pod_ip.clone())
             .filter(|address| !address.is_empty()),

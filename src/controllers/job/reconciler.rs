@@ -21,6 +21,7 @@ use crate::api::meta::{self, labels};
 use crate::controllers::Error;
 use crate::controllers::runtime::events;
 use crate::controllers::runtime::reconcile::Next;
+use crate::controllers::runtime::unreadable::Unreadable;
 use crate::plan::job::{self as plan, Due, Input, Observed, Plan};
 use crate::plan::pool::Trouble;
 use crate::resources::job as resources;
@@ -33,6 +34,7 @@ pub struct JobReconciler {
     statuses: StatusWriter,
     memories: Memories,
     mounts: Mounts,
+    unreadable: Unreadable,
 }
 
 impl JobReconciler {
@@ -43,6 +45,7 @@ impl JobReconciler {
             statuses: StatusWriter::default(),
             memories: Memories::default(),
             mounts: Mounts::default(),
+            unreadable: Unreadable::default(),
         }
     }
 
@@ -50,6 +53,7 @@ impl JobReconciler {
     pub fn forget(&self, uid: &str) {
         self.statuses.forget(uid);
         self.mounts.forget(uid);
+        self.unreadable.forget(uid);
         if let Some(driver) = self.memories.forget(uid) {
             self.context.drivers.forget(&driver);
         }
@@ -60,9 +64,12 @@ impl JobReconciler {
         let metadata = job.meta();
         let job = match &job.0 {
             Ok(job) => job,
-            Err(unreadable) => {
-                // Another version wrote it: what runs of it is that version's.
-                tracing::warn!(name = ?metadata.name, error = %unreadable.error, "a job cannot be read");
+            Err(why) => {
+                // What runs of it is another version's.
+                let object = job.object_ref(&());
+                self.unreadable
+                    .tell(&self.context.teller, &object, why)
+                    .await;
                 return Ok(Next::OnChange);
             }
         };
@@ -237,6 +244,7 @@ impl JobReconciler {
             name: &subject.target.name,
             spec: &subject.job.spec,
             before: &subject.before,
+            version: &self.context.rendering.version,
             generation: metadata.generation.unwrap_or_default(),
             created: metadata
                 .creation_timestamp

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
+use kube::core::error_boundary::InvalidObject;
 use kube::core::{DeserializeGuard, ObjectMeta};
 use serde_json::{Value, json};
 
@@ -24,6 +25,7 @@ use crate::controllers::runtime::events::{self, Teller};
 use crate::controllers::runtime::prune;
 use crate::controllers::runtime::reconcile::Next;
 use crate::controllers::runtime::unread;
+use crate::controllers::runtime::unreadable::{self, Unreadable};
 use crate::controllers::{Class, Error};
 use crate::plan::pool::{self as plan, Built, Observed, Trouble, Verdict};
 use crate::resources::labels::Component;
@@ -68,6 +70,7 @@ pub struct Context {
 pub struct PoolReconciler {
     context: Context,
     statuses: StatusWriter,
+    unreadable: Unreadable,
 }
 
 /// Objects that are made, and not applied yet.
@@ -85,12 +88,14 @@ impl PoolReconciler {
         Self {
             context,
             statuses: StatusWriter::default(),
+            unreadable: Unreadable::default(),
         }
     }
 
     /// A pool is gone.
     pub fn forget(&self, uid: &str) {
         self.statuses.forget(uid);
+        self.unreadable.forget(uid);
         self.context.surveys.forget(uid);
         self.context.states.forget(uid);
     }
@@ -104,9 +109,16 @@ impl PoolReconciler {
         }
         let pool = match &pool.0 {
             Ok(pool) => pool,
-            Err(unreadable) => {
-                let message = format!("the spec cannot be read: {}", unreadable.error);
-                return self.refuse_unreadable(metadata, message).await;
+            Err(why) => {
+                let object = pool.object_ref(&());
+                self.unreadable
+                    .tell(&self.context.teller, &object, why)
+                    .await;
+                if let Err(error) = self.refuse_unreadable(metadata, why).await {
+                    // What has a wrong type cannot be applied to, not even its status.
+                    tracing::debug!(%error, "the status of a pool that cannot be read");
+                }
+                return Ok(Next::OnChange);
             }
         };
         let manager = pool.spec.managed_by.as_deref();
@@ -256,8 +268,8 @@ impl PoolReconciler {
     async fn refuse_unreadable(
         &self,
         metadata: &ObjectMeta,
-        message: String,
-    ) -> Result<Next, Error> {
+        why: &InvalidObject,
+    ) -> Result<(), Error> {
         let target = target(metadata)?;
         let base = self.statuses.base(&target, Value::Null);
         let before: SGLangPoolStatus = serde_json::from_value(base.clone()).unwrap_or_default();
@@ -266,7 +278,7 @@ impl PoolReconciler {
         })?;
         let trouble = Trouble {
             reason: reasons::INVALID_SPEC,
-            message,
+            message: unreadable::message(why),
         };
         let generation = metadata.generation.unwrap_or_default();
         let observed = self.observe(&target);
@@ -282,7 +294,7 @@ impl PoolReconciler {
         self.statuses
             .write(&self.context.calls, &target, &base, json(&after))
             .await?;
-        Ok(Next::OnChange)
+        Ok(())
     }
 }
 

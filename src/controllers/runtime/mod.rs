@@ -23,4 +23,5 @@ pub mod queue;
 pub mod reconcile;
 pub mod serve;
 pub mod unread;
+pub mod unreadable;
 pub mod watching;

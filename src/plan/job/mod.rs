@@ -45,6 +45,8 @@ pub struct Input<'a> {
     pub spec: &'a RolloutJobSpec,
     /// Its status as it is.
     pub before: &'a RolloutJobStatus,
+    /// Version of the operator.
+    pub version: &'a str,
     /// Generation of the spec.
     pub generation: i64,
     /// When the job was made.
@@ -80,6 +82,9 @@ pub struct Plan {
     pub pool: bool,
     /// Whether the attempt's objects are to be there.
     pub objects: bool,
+    /// Whether its settings are among them: those that a driver of another version was started with stay as that version wrote them, for its
+    /// containers that are started again in place.
+    pub settings: bool,
     /// Whether the driver's Pod is to be made.
     pub driver: bool,
     /// Agents' Pods.
@@ -189,6 +194,9 @@ fn run(input: &Input<'_>, plan: &mut Plan) {
     (plan.hold, plan.pool) = (true, true);
     // What was applied stays while the spec cannot be built: an upgrade of the operator ends no run.
     plan.objects = true;
+    plan.settings = input
+        .driver()
+        .is_none_or(|driver| driver.version.as_deref() == Some(input.version));
     plan.driver = input.driver().is_none();
     let Some(agentic) = input.agents() else {
         return;

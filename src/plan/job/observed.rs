@@ -85,6 +85,8 @@ pub struct DriverPod {
     pub uid: String,
     /// The attempt.
     pub attempt: i32,
+    /// Version of the operator that made it; none: it does not say.
+    pub version: Option<String>,
     /// Its address.
     pub address: Option<String>,
     /// When it was made.

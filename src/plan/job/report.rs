@@ -1,10 +1,10 @@
 //! What a driver says: its `/status` while it runs, its last word when it ended (docs/protocol.md section 5).
 //!
-//! Guarantee: of a document of a later version only what every version has is read, and a part that cannot be read takes nothing else with it.
+//! Guarantee: of a document of a later version only what every version has is read; a field that cannot be read takes nothing else with it.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::api::job::{Failure, Progress, TeardownStatus, WrittenOutput};
 
@@ -115,14 +115,14 @@ impl Facts {
                 ..Self::default()
             };
         }
-        let mut failures: Vec<Failure> = part(&document["recentFailures"]).unwrap_or_default();
-        failures.truncate(MOST_FAILURES);
+        let failures = document["recentFailures"].as_array();
+        let failures = failures.into_iter().flatten().filter_map(part);
         Self {
             outcome,
-            progress: part(&document["progress"]),
-            teardown: part(&document["teardown"]),
-            output: part(&document["output"]),
-            failures,
+            progress: fields(&document["progress"]),
+            teardown: fields(&document["teardown"]),
+            output: fields(&document["output"]),
+            failures: failures.take(MOST_FAILURES).collect(),
         }
     }
 }
@@ -133,9 +133,31 @@ fn is_known(document: &Value) -> bool {
         .is_none_or(|version| version <= VERSION)
 }
 
+/// Read whole or not at all: of a demand, half is as good as none.
 fn part<T: DeserializeOwned>(value: &Value) -> Option<T> {
     if value.is_null() {
         return None;
     }
     T::deserialize(value).ok()
+}
+
+/// Read field by field, where every field may be missing: a later driver may have words, or nulls, that this version does not know.
+fn fields<T: DeserializeOwned>(value: &Value) -> Option<T> {
+    if !value.is_object() {
+        return None;
+    }
+    let readable = readable(value, &|value| T::deserialize(value).is_ok())?;
+    T::deserialize(&readable).ok()
+}
+
+/// A value without the members, at any depth, that do not fit.
+fn readable(value: &Value, fits: &dyn Fn(&Value) -> bool) -> Option<Value> {
+    if fits(value) {
+        return Some(value.clone());
+    }
+    let members = value.as_object()?.iter().filter_map(|(name, member)| {
+        let fits = |member: &Value| fits(&json!({name: member}));
+        Some((name.clone(), readable(member, &fits)?))
+    });
+    Some(Value::Object(members.collect::<Map<_, _>>()))
 }

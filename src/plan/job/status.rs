@@ -160,7 +160,11 @@ fn facts(input: &Input<'_>) -> Facts {
     let before = input.before;
     Facts {
         outcome: said.outcome,
-        progress: said.progress.or_else(|| before.progress.clone()),
+        // One that has just started, and has not read its ledger yet, counts from nothing.
+        progress: said
+            .progress
+            .filter(|progress| progress.groups.target > 0)
+            .or_else(|| before.progress.clone()),
         teardown: said.teardown.or_else(|| before.teardown.clone()),
         output: said.output.or_else(|| before.output.clone()),
         failures: if said.failures.is_empty() {

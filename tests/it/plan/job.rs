@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use rollout_operator::api::conditions::reasons;
-use rollout_operator::api::job::Phase;
-use rollout_operator::plan::job::{AgentLife, DriverLife, PoolView};
+use rollout_operator::api::job::{Phase, Progress};
+use rollout_operator::plan::job::{AgentLife, DriverLife, PoolView, Report};
 use rollout_operator::plan::pool::Trouble;
 use serde_json::{Value, json};
 
@@ -490,4 +490,40 @@ fn a_status_says_where_the_samples_are_for_whoever_is_not_in_the_drivers_pod() {
         assert_eq!(output.url.as_deref(), Some(expected));
         assert_eq!(output.samples, 4);
     }
+}
+
+#[test]
+fn the_settings_of_an_attempt_stay_as_the_version_that_began_it_wrote_them() {
+    let mut scene = Scene::running(&json!({}));
+    assert!(scene.plan().settings);
+    for version in [Some("1.2.2".to_owned()), Some("1.3.0".to_owned()), None] {
+        scene.observed.drivers[0].version = version;
+        let plan = scene.plan();
+        assert_eq!(acts(&plan), "hold, pool, objects");
+        assert!(!plan.settings);
+    }
+    // The next attempt is this version's.
+    scene.observed.drivers[0].is_disrupted = true;
+    scene.ends(None);
+    scene.now = 60;
+    scene.step();
+    assert_eq!(scene.before.attempt, 2);
+    assert!(scene.plan().settings);
+}
+
+#[test]
+fn a_driver_that_has_just_started_again_takes_no_progress_back() {
+    let mut scene = Scene::running(&json!({}));
+    let mut report = Report::default();
+    let mut progress = Progress::default();
+    (progress.groups.target, progress.groups.kept) = (12, 7);
+    report.facts.progress = Some(progress.clone());
+    scene.observed.report = Some(report);
+    scene.step();
+    let mut report = Report::default();
+    report.facts.progress = Some(Progress::default());
+    scene.observed.report = Some(report);
+    let status = scene.step().status;
+    assert_eq!(status.progress, Some(progress));
+    assert_eq!(status.display.unwrap().groups.unwrap(), "7/12");
 }

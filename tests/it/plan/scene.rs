@@ -10,6 +10,9 @@ use rollout_operator::plan::job::{
 use rollout_operator::plan::pool::Trouble;
 use serde_json::{Value, json};
 
+/// Version of the operator.
+pub(super) const VERSION: &str = "1.2.3";
+
 /// Everything that a plan is made from.
 pub(super) struct Scene {
     pub(super) spec: RolloutJobSpec,
@@ -66,6 +69,7 @@ impl Scene {
             name: "job",
             spec: &self.spec,
             before: &self.before,
+            version: VERSION,
             generation: 1,
             created: Timestamp::UNIX_EPOCH,
             deletion: self.deleted.then(|| at(self.now)),
@@ -100,6 +104,7 @@ pub(super) fn driver(attempt: i32, life: DriverLife) -> DriverPod {
         name: format!("job-driver-{attempt}"),
         uid: format!("driver-{attempt}"),
         attempt,
+        version: Some(VERSION.to_owned()),
         address: Some("10.0.0.7".to_owned()),
         created: Timestamp::UNIX_EPOCH,
         leaving: None,
