@@ -12,5 +12,6 @@ mod prune;
 mod refusals;
 mod secured;
 mod settled;
+mod succession;
 mod tokenizers;
 mod updates;

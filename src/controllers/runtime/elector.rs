@@ -127,7 +127,7 @@ impl Elector {
         let step = election::evaluate(seen, &self.me, now, &self.timing);
         if let Step::Wait(wait) = step {
             let holder = seen.holder().unwrap_or_default().to_owned();
-            self.standing.send_replace(Standing::Standby { holder });
+            self.stands(Standing::Standby { holder });
             return Ok(wait);
         }
         let lease = self.write(step, seen.lease.as_ref()).await?;
@@ -140,9 +140,18 @@ impl Elector {
         self.leadership.hold_until(until);
         if held.is_none() {
             tracing::info!(lease = %self.lease(), me = %self.me, "leading");
-            self.standing.send_replace(Standing::Leading);
+            self.stands(Standing::Leading);
         }
         *held = Some(Held { lease, until });
+    }
+
+    /// Tells where it stands, when that is news: a standby looks every few seconds.
+    fn stands(&self, now: Standing) {
+        self.standing.send_if_modified(|standing| {
+            let is_news = *standing != now;
+            *standing = now;
+            is_news
+        });
     }
 
     /// What a look means for the leadership, and when to look again.

@@ -6,14 +6,21 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 /// A write that the API server took.
-pub(super) struct Write {
+pub(crate) struct Write {
     verb: String,
     resource: String,
     name: String,
 }
 
+impl Write {
+    /// The name of the Pod that it made.
+    pub(crate) fn pod_made(&self) -> Option<&str> {
+        (self.verb == "create" && self.resource == "pods").then_some(&*self.name)
+    }
+}
+
 /// Writes of the operator to the objects of a job, and to the job. What was refused or only tried wrote nothing.
-pub(super) fn writes(namespace: &str, job: &str) -> Vec<Write> {
+pub(crate) fn writes(namespace: &str, job: &str) -> Vec<Write> {
     let kubeconfig = PathBuf::from(std::env::var_os("KUBECONFIG").unwrap());
     let log = kubeconfig.parent().unwrap().join("log/audit.log");
     let text = std::fs::read_to_string(&log).unwrap();
@@ -47,11 +54,9 @@ pub(super) fn writes(namespace: &str, job: &str) -> Vec<Write> {
 
 /// Names of the agents' Pods that were made, as often as they were.
 pub(super) fn agents_made(writes: &[Write]) -> Vec<String> {
-    let made = writes
-        .iter()
-        .filter(|write| write.verb == "create" && write.resource == "pods");
-    made.map(|write| write.name.clone())
-        .filter(|name| name.contains("-agent-"))
+    let made = writes.iter().filter_map(Write::pod_made);
+    made.filter(|name| name.contains("-agent-"))
+        .map(str::to_owned)
         .collect()
 }
 

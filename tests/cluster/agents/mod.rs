@@ -2,7 +2,7 @@
 //!
 //! What runs in them is `go/agents`, a static program, and a Python function. What an agent found is in the metadata of its sample.
 
-mod audit;
+pub(crate) mod audit;
 mod blame;
 mod images;
 mod many;
