@@ -3,7 +3,9 @@
 //! These tests have the whole cluster to themselves: they run one at a time, before the others (`run.sh`), and leave nothing behind.
 
 mod chart;
+mod definitions;
 mod image;
 mod install;
 mod quickstart;
 mod tools;
+mod upgrade;

@@ -92,6 +92,17 @@ impl Controller {
         answer.text().await.ok()
     }
 
+    /// A page, whatever its status; empty: nobody answers.
+    pub(crate) async fn page(&self, path: &str) -> String {
+        let request = reqwest::Client::new()
+            .get(format!("{}{path}", self.url))
+            .timeout(Duration::from_secs(2));
+        match request.send().await {
+            Ok(answer) => answer.text().await.unwrap_or_default(),
+            Err(_) => String::new(),
+        }
+    }
+
     /// A figure of `/metrics`, by its name and labels; 0: it is not there.
     pub(crate) async fn figure(&self, name: &str) -> f64 {
         let page = self.get("/metrics").await.unwrap_or_default();
