@@ -1,4 +1,6 @@
-//! A settled cluster: the operator writes nothing, which the API server's own audit log says.
+//! A settled cluster: the operator writes nothing but its Lease, which the API server's own audit log says.
+//!
+//! Settled are pools of simulated and of external engines, what cannot work, a job that ended, and one that runs and has nothing new to say.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,15 +12,25 @@ use rollout_operator::controllers::runtime::calls::Identity;
 use serde_json::{Value, json};
 
 use super::controller::{Controller, until};
+use super::field::{Field, small_engines};
 use super::jobs::place::Place;
-use super::pools::{condition, create, pool};
+use super::pools::{condition, create, pool, samples_claim};
 use crate::api::{client, namespace, objects};
 
 /// How long nothing must happen.
-const QUIET: Duration = Duration::from_secs(20);
+const QUIET: Duration = Duration::from_mins(1);
 
 /// Writes of the operator in a namespace, but for leases: verb, code and URL.
 fn writes(namespace: &str) -> Vec<String> {
+    told(namespace, |resource| resource != "leases")
+}
+
+/// Renewals of its lease.
+fn renewals(namespace: &str) -> usize {
+    told(namespace, |resource| resource == "leases").len()
+}
+
+fn told(namespace: &str, of: impl Fn(&str) -> bool) -> Vec<String> {
     let kubeconfig = PathBuf::from(std::env::var_os("KUBECONFIG").unwrap());
     let log = kubeconfig.parent().unwrap().join("log/audit.log");
     let text = std::fs::read_to_string(&log).unwrap();
@@ -28,10 +40,10 @@ fn writes(namespace: &str) -> Vec<String> {
     entries
         .filter(|entry| {
             let agent = entry["userAgent"].as_str().unwrap_or_default();
-            let resource = &entry["objectRef"]["resource"];
+            let resource = entry["objectRef"]["resource"].as_str();
             agent.starts_with("rollout-operator/")
                 && entry["objectRef"]["namespace"] == namespace
-                && resource != "leases"
+                && of(resource.unwrap_or_default())
         })
         .map(|entry| {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -45,13 +57,62 @@ fn writes(namespace: &str) -> Vec<String> {
         .collect()
 }
 
+/// A pool whose engine runs, one that has the same engine as an external one, a job that ends, and one whose agent does nothing.
+async fn work(field: &Field) {
+    let mut inner = small_engines(1, &json!({"timeScale": 4}));
+    inner["networkPolicy"] = json!({"enabled": false});
+    field.pool("inner", &inner).await;
+    field
+        .pool_becomes("inner", "Ready", "True/AsExpected")
+        .await;
+    let outer = json!({"external": {"service": {"name": "inner-engines", "port": 30000}}});
+    field.pool("outer", &outer).await;
+    field
+        .pool_becomes("outer", "Ready", "True/AsExpected")
+        .await;
+    field.job("finished", "outer", &json!({})).await;
+    field
+        .job_becomes("finished", "Complete", "True/TargetReached")
+        .await;
+    let idle = json!({
+        "dataset": {"inline": [{"prompt": [{"role": "user", "content": "One?"}]}]},
+        "generate": Place::agentic("/bin/busybox sleep 3600"),
+        "rollout": {"batchSize": 1, "samplesPerPrompt": 1, "concurrency": {"sessions": 1}},
+        "output": {"persistentVolumeClaim": {"claimName": "samples", "path": "idle"}},
+    });
+    field.job("idle", "inner", &idle).await;
+    field
+        .until("the agent has its session", async || {
+            let status = field.job_status("idle").await;
+            status["progress"]["sessions"]["active"] == 1
+                && status["conditions"].to_string().contains("Sampling")
+        })
+        .await;
+    let pods = field.all::<Pod>();
+    field
+        .until("the agent runs", async || {
+            let pod = pods.get_opt("idle-agent-0-1").await.unwrap();
+            let status = pod.and_then(|pod| pod.status);
+            status.is_some_and(|status| status.phase.as_deref() == Some("Running"))
+        })
+        .await;
+}
+
 #[tokio::test]
 async fn a_settled_cluster_sees_no_write_also_after_a_restart_and_one_after_drift() {
     let client = client().await;
     let namespace = namespace(&client, "quiet").await;
     let election = ["--leader-elect", "--lease-namespace", &namespace];
-    let mut controller = Controller::ready(&namespace, &election).await;
     let api = objects(&client, &namespace, meta::POOL_KIND);
+    create(&client, &samples_claim(&namespace)).await;
+    let mut field = Field {
+        controller: Controller::ready(&namespace, &election).await,
+        pools: api.clone(),
+        jobs: objects(&client, &namespace, meta::JOB_KIND),
+        client: client.clone(),
+        namespace: namespace.clone(),
+    };
+    work(&field).await;
     for number in 0..4 {
         let spec = json!({"replicas": 0, "engine": {"simulator": {}}});
         create(&client, &pool(&namespace, &format!("good-{number}"), &spec)).await;
@@ -61,19 +122,19 @@ async fn a_settled_cluster_sees_no_write_also_after_a_restart_and_one_after_drif
     }
     for number in 0..4 {
         let (good, bad) = (format!("good-{number}"), format!("bad-{number}"));
-        until("the good pools are ready", &controller, async || {
+        until("the good pools are ready", &field.controller, async || {
             condition(&api, &good, "Ready").await == "True/AsExpected"
         })
         .await;
-        until("the bad pools are stalled", &controller, async || {
+        until("the bad pools are stalled", &field.controller, async || {
             condition(&api, &bad, "Stalled").await == "True/NotSupported"
         })
         .await;
     }
-    // Nothing is left in its queue.
-    until("it is settled", &controller, async || {
+    // Nothing is left in its queue, nor progress that waits for its turn: that is written every five seconds at most.
+    until("it is settled", &field.controller, async || {
         let before = writes(&namespace).len();
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        tokio::time::sleep(Duration::from_secs(6)).await;
         writes(&namespace).len() == before
     })
     .await;
@@ -82,14 +143,21 @@ async fn a_settled_cluster_sees_no_write_also_after_a_restart_and_one_after_drif
     // There is no condition for nothing: a while of it is watched.
     tokio::time::sleep(QUIET).await;
     assert_eq!(writes(&namespace)[made.len()..], [""; 0]);
+    assert!(renewals(&namespace) > 10, "the audit log has no lease");
 
-    controller.signal(nix::sys::signal::Signal::SIGTERM);
-    assert!(controller.end().await.success());
-    let controller = Controller::ready(&namespace, &election).await;
-    until("it has looked at everything", &controller, async || {
-        let name = r#"rollout_operator_reconciles_total{kind="SGLangPool",result="ok"}"#;
-        controller.figure(name).await >= 8.0
-    })
+    field.controller.signal(nix::sys::signal::Signal::SIGTERM);
+    assert!(field.controller.end().await.success());
+    field.controller = Controller::ready(&namespace, &election).await;
+    until(
+        "it has looked at everything",
+        &field.controller,
+        async || {
+            let name = r#"rollout_operator_reconciles_total{kind="SGLangPool",result="ok"}"#;
+            let jobs = r#"rollout_operator_reconciles_total{kind="RolloutJob",result="ok"}"#;
+            field.controller.figure(name).await >= 10.0
+                && field.controller.figure(jobs).await >= 2.0
+        },
+    )
     .await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(writes(&namespace)[made.len()..], [""; 0], "a restart wrote");
@@ -105,7 +173,7 @@ async fn a_settled_cluster_sees_no_write_also_after_a_restart_and_one_after_drif
         )
         .await
         .unwrap();
-    until("it is repaired", &controller, async || {
+    until("it is repaired", &field.controller, async || {
         let service = services.get("good-0-engines").await.unwrap();
         service.metadata.labels.unwrap()["rollout-operator.dev/component"] != "drifted"
     })
