@@ -2,10 +2,13 @@
 //!
 //! Inputs: `ROLLOUT_CLUSTER_KILLS` (default 30) and `ROLLOUT_CLUSTER_SEED`, which chooses victims and moments. Guarantees that are held: every
 //! job ends with its samples, ledgers sum up, nothing is left: no Pod, no request at an engine, no process. Runs alone: it kills the API server.
+//! At its end a table of what was done is in `out/soak.md`.
 
+mod node;
 mod processes;
+mod table;
 
-use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -17,8 +20,10 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rollout_operator::api::meta::labels;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use self::processes::{Kind, Process};
+use self::table::{Pace, Table};
 use crate::agents::{agents, directory};
 use crate::runtime::controller::Controller;
 use crate::runtime::jobs::place::{Place, engines};
@@ -30,6 +35,10 @@ const KILLS: usize = 30;
 const SEED: u64 = 1;
 /// Time between two kills, in milliseconds.
 const PAUSES: std::ops::Range<u64> = 200..2_500;
+/// How long a kind that has no process now, such as an agent between two sessions, may take to have one.
+const ABSENCE: Duration = Duration::from_secs(20);
+/// Engines: the kubelet lets one that died often wait for minutes, and jobs need some that run.
+const ENGINES: u8 = 4;
 /// How long jobs may take that nobody disturbs any more: a container that died often waits for five minutes before it starts again.
 const LIMIT: Duration = Duration::from_mins(8);
 /// How long the control plane may take to come back.
@@ -106,7 +115,7 @@ fn spec(way: usize) -> Value {
 
 async fn slow_pool(place: &Place) {
     let mut slow = engines();
-    slow["replicas"] = json!(2);
+    slow["replicas"] = json!(ENGINES);
     slow["engine"]["simulator"] = json!({"timeScale": 1});
     create(&place.client, &pool(&place.namespace, POOL, &slow)).await;
     place.becomes_ready(POOL).await;
@@ -201,10 +210,13 @@ async fn jobs_end_whole_whatever_is_killed() {
     for way in 0..Load::WAYS.len() {
         load.begin(&place, way).await;
     }
+    let pace = Pace::watch(place.jobs.clone());
+    let mut table = Table::new(seed);
     // Every kind has its turn, in an order by chance.
     let mut kinds: Vec<Kind> = Vec::new();
-    let mut table: BTreeMap<Kind, usize> = BTreeMap::new();
     let mut done = 0;
+    let begin = Instant::now();
+    let mut last_kill = begin;
     while done < kills {
         if kinds.is_empty() {
             kinds = Kind::ALL.to_vec();
@@ -221,20 +233,33 @@ async fn jobs_end_whole_whatever_is_killed() {
             }
         }
         let Some((kind, victim)) = killed else {
-            kinds.clear();
+            if last_kill.elapsed() > ABSENCE {
+                kinds.clear();
+            }
             continue;
         };
         done += 1;
+        last_kill = Instant::now();
         println!("seed {seed}, kill {done}: {kind:?} ({victim})");
-        *table.entry(kind).or_default() += 1;
+        *table.kills.entry(kind).or_default() += 1;
     }
-    println!("seed {seed}: {} jobs, kills {table:?}", load.begun.len());
+    table.killing = last_kill - begin;
+    println!(
+        "seed {seed}: {} jobs, kills {:?}",
+        load.begun.len(),
+        table.kills
+    );
     for job in &load.begun {
         place
             .comes_true(&format!("{job} is complete"), LIMIT, async || {
                 has_ended(&place, job).await
             })
             .await;
+    }
+    table.settling = last_kill.elapsed();
+    table.pause = pace.end();
+    for job in &load.begun {
+        table.add(&place.status(job).await);
         let groups = &place.status(job).await["progress"]["groups"];
         assert_eq!(groups["kept"], 12, "{job}: {groups}");
         assert_eq!(groups["inFlight"], 0, "{job}: {groups}");
@@ -267,5 +292,10 @@ async fn jobs_end_whole_whatever_is_killed() {
         let left: Vec<_> = processes::of(kind, &pods.items);
         assert!(left.is_empty(), "{kind:?}: {left:?}");
     }
+    let text = table.text();
+    println!("{text}");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("out");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("soak.md"), text).unwrap();
     place.end().await;
 }

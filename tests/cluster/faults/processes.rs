@@ -34,6 +34,21 @@ impl Kind {
         Self::EngineSidecar,
     ];
 
+    /// For people.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::ApiServer => "kube-apiserver",
+            Self::Controller => "controller",
+            Self::Driver => "driver",
+            Self::Router => "router",
+            Self::Launcher => "launcher",
+            Self::Shim => "shim",
+            Self::Agent => "agent",
+            Self::Engine => "engine",
+            Self::EngineSidecar => "engine sidecar",
+        }
+    }
+
     /// The program's file name, and its first arguments. None: it is no process of a Pod.
     fn command(self) -> Option<(&'static str, &'static [&'static str])> {
         Some(match self {
@@ -91,6 +106,17 @@ pub(super) fn of(kind: Kind, pods: &[Pod]) -> Vec<Process> {
         })
     })
     .collect()
+}
+
+/// Processes of a program, in Pods or beside them.
+pub(super) fn programs(name: &str) -> Vec<Pid> {
+    let all = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let id: i32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        let line = std::fs::read(format!("/proc/{id}/cmdline")).ok()?;
+        let word = String::from_utf8_lossy(line.split(|byte| *byte == 0).next()?).into_owned();
+        (Path::new(&word).file_name()? == name).then(|| Pid::from_raw(id))
+    });
+    all.collect()
 }
 
 /// The Pod's UID is in the path of the control group.
