@@ -27,6 +27,13 @@ pub struct Tokenizer {
     pub hugging_face: Option<TokenizerHub>,
 }
 
+impl Tokenizer {
+    /// Whether it says anything: one that is empty stands for the engine's own files.
+    pub fn names_files(&self) -> bool {
+        *self != Self::default()
+    }
+}
+
 fn rules(schema: &mut schemars::Schema) {
     Rules::of(schema).at_most_one(
         &["configMap", "persistentVolumeClaim", "url", "huggingFace"],

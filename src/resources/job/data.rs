@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::JobInput;
-use crate::resources::pool::{served_by_engines, tokenizer_url};
+use crate::resources::pool::{named_files, served_by_engines, tokenizer_url};
 use crate::resources::volumes::{self, Mounted};
 use crate::resources::{Refusal, names};
 
@@ -34,7 +34,7 @@ pub(super) fn check(input: JobInput<'_>) -> Result<(), Refusal> {
     let pool = input.pool;
     let is_far = pool.namespace != input.owner.namespace;
     let is_served = served_by_engines(pool.spec);
-    if pool.spec.tokenizer.is_some() && is_far && !is_served && is_rendered(input) {
+    if named_files(pool.spec).is_some() && is_far && !is_served && is_rendered(input) {
         return Err(Refusal::not_supported(
             "spec.poolRef.namespace",
             "tokenizer files of a pool of another namespace; use a pool of the job's own namespace, or one without tokenizer",
@@ -101,7 +101,7 @@ enum Tokens {
 fn tokens(input: JobInput<'_>, mounts: &mut Vec<Mounted>) -> Tokens {
     let pool = input.pool;
     let is_near = pool.namespace == input.owner.namespace;
-    if let Some(files) = pool.spec.tokenizer.as_ref().filter(|_| is_near) {
+    if let Some(files) = named_files(pool.spec).filter(|_| is_near) {
         if let Some(files) = &files.config_map {
             let source = volumes::config_map(&files.name);
             mounts.push(Mounted::read_only("tokenizer", TOKENIZER, source));
@@ -116,7 +116,7 @@ fn tokens(input: JobInput<'_>, mounts: &mut Vec<Mounted>) -> Tokens {
     if served_by_engines(pool.spec) && is_rendered(input) {
         return Tokens::Served(tokenizer_url(pool.name, pool.namespace, input.rendering));
     }
-    match (&pool.spec.engine, &pool.spec.tokenizer) {
+    match (&pool.spec.engine, named_files(pool.spec)) {
         (Some(engine), None) if engine.simulator.is_some() => Tokens::At("builtin".to_owned()),
         _ => Tokens::Engines,
     }

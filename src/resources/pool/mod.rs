@@ -35,7 +35,7 @@ pub(super) use router::{
     CONTROL_TOKEN, SECRETS, engine_ca, engine_key, liveness, opaque, state_port,
 };
 pub use survey::SURVEY_PORT;
-pub(super) use tokenizer::{served_by_engines, tokenizer_url};
+pub(super) use tokenizer::{named_files, served_by_engines, tokenizer_url};
 
 /// Port of an engine.
 pub const ENGINE_PORT: u16 = 30000;

@@ -1,7 +1,7 @@
 //! Who has the tokenizer's files: a simulated engine mounts what the pool names, a real one has them with its model. Its sidecar serves them.
 
 use super::{SIDECAR_PORT, model};
-use crate::api::pool::SGLangPoolSpec;
+use crate::api::pool::{SGLangPoolSpec, Tokenizer};
 use crate::resources::volumes::{self, Mounted};
 use crate::resources::{Rendering, names};
 
@@ -14,11 +14,17 @@ pub(crate) fn served_by_engines(spec: &SGLangPoolSpec) -> bool {
     let Some(engine) = &spec.engine else {
         return false;
     };
+    let named = named_files(spec);
     if engine.simulator.is_some() {
-        return spec.tokenizer.is_some();
+        return named.is_some();
     }
-    let model = spec.model.as_ref().filter(|_| spec.tokenizer.is_none());
+    let model = spec.model.as_ref().filter(|_| named.is_none());
     model.is_some_and(|model| model::files(model).mounted.is_some())
+}
+
+/// What the pool names instead of the engine's own files.
+pub(crate) fn named_files(spec: &SGLangPoolSpec) -> Option<&Tokenizer> {
+    spec.tokenizer.as_ref().filter(|files| files.names_files())
 }
 
 /// Where they serve them: the name has an address for every engine.

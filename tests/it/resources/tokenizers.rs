@@ -92,6 +92,23 @@ fn drivers_that_make_prompts_get_the_files_from_the_engines_unless_the_pool_name
 }
 
 #[test]
+fn a_tokenizer_that_names_no_files_is_as_none() {
+    let single = json!({"singleTurn": {}});
+    let hub = real(&json!({}));
+    let in_image = real(&json!({"model": {"path": "/models/qwen3"}}));
+    let simulated = json!({"engine": {"simulator": {}}});
+    let external = json!({"external": {"urls": ["http://a:1"]}});
+    for pool in [hub, in_image, simulated, external] {
+        let mut empty = pool.clone();
+        empty["tokenizer"] = json!({});
+        for namespace in ["rl", "elsewhere"] {
+            let told = tokenizer(&single, &empty, namespace);
+            assert_eq!(told, tokenizer(&single, &pool, namespace), "{pool}");
+        }
+    }
+}
+
+#[test]
 fn a_simulated_engine_has_the_pools_tokenizer_and_its_sidecar_serves_it() {
     let pool = a_pool(&json!({
         "engine": {"simulator": {}},
