@@ -128,7 +128,7 @@ async fn an_agent_that_runs_out_of_memory_again_has_failed_by_itself() {
         "each of four samples ran twice: {word}"
     );
     let failures = word["recentFailures"].as_array().unwrap();
-    let count = |reason| failures.iter().find(|failure| failure["reason"] == reason);
+    let count = |reason: &str| failures.iter().find(|failure| failure["reason"] == reason);
     assert_eq!(count("out_of_memory").unwrap()["count"], 4, "{word}");
     for sample in job.samples(0) {
         assert_eq!(sample.metadata["agent_outcome"], "agent_failed");
