@@ -23,7 +23,18 @@ for line in sys.stdin:
 
 tests() {
   timeout --foreground "$patience" bash "$cluster" in env RUST_BACKTRACE=0 \
-    ROLLOUT_TEST_HELM="$(home_of helm)/helm" ROLLOUT_TEST_MONITORING="$(home_of monitoring)/servicemonitors.yaml" "$program" "$@" 9>&-
+    ROLLOUT_TEST_HELM="$(home_of helm)/helm" ROLLOUT_TEST_MONITORING="$(home_of monitoring)/servicemonitors.yaml" \
+    ROLLOUT_TEST_SGLANG="${sglang[0]:-}" ROLLOUT_TEST_SGLANG_MODEL="${sglang[1]:-}" "$program" "$@" 9>&-
+}
+
+# The real SGLang, and an image with its model as a volume takes it.
+sglang=()
+prepare_sglang() {
+  local folders file files=()
+  folders=$(bash "$root/tests/sglang/install.sh") || die "SGLang could not be installed"
+  mapfile -t sglang <<<"$folders"
+  for file in "${sglang[1]}"/*; do files+=("$file=/models/tiny/${file##*/}"); done
+  python3 "$recipe/image.py" "$work/tiny-model.tar" localhost/tiny-model:1 '[]' "${files[@]}"
 }
 
 # What a person needs to see why a test failed. Never fails itself.
@@ -64,6 +75,8 @@ say "building image and tests"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 bash "$root/scripts/build-image" "$work/operator.tar" "${ROLLOUT_PROFILE:-dev}"
+# A test that was asked for by name may do without 3 GB.
+[[ $# -gt 0 && $* != *sglang* ]] || prepare_sglang
 program=$(cd "$root" && tests_program)
 [ -x "$program" ] || die "cargo told no program of the test 'cluster'"
 
@@ -72,7 +85,9 @@ trap ended EXIT
 trap 'exit 130' INT TERM
 bash "$cluster" down 9>&-
 bash "$cluster" up 9>&-
-bash "$cluster" image "$work/operator.tar" "$(home_of agents)"/*.tar 9>&-
+bash "$cluster" image "$work"/*.tar "$(home_of agents)"/*.tar 9>&-
+# Engines ask for one each.
+bash "$cluster" gpus 8 9>&-
 
 if [ $# -gt 0 ]; then
   tests --test-threads 1 "$@"
@@ -80,7 +95,9 @@ else
   # These install the operator for the whole cluster: they go first, one at a time, and leave it as it was.
   tests --test-threads 1 packaging::
   # These wait for the cluster more than they compute.
-  tests --test-threads 4 --skip packaging:: --skip agents:: --skip faults::
+  tests --test-threads 4 --skip packaging:: --skip sglang:: --skip agents:: --skip faults::
+  # These start a real engine, which wants both cores.
+  tests --test-threads 1 sglang::
   # These start hundreds of sessions.
   tests --test-threads 1 agents::
   # These kill the API server.

@@ -12,6 +12,7 @@ mod prune;
 mod refusals;
 mod secured;
 mod settled;
+mod sglang;
 mod succession;
 mod tokenizers;
 mod updates;

@@ -12,7 +12,7 @@ use super::pools::{condition, create, pool};
 use crate::api::{client, namespace, objects};
 
 /// The files of the built-in tokenizer, with the ids of two letters exchanged.
-fn other_files() -> Map<String, Value> {
+pub(super) fn other_files() -> Map<String, Value> {
     let builtin =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/rollout-tokenizer/assets/builtin");
     let mut files = Map::new();
@@ -31,7 +31,7 @@ fn other_files() -> Map<String, Value> {
     files
 }
 
-fn ids(tokenizer: &Tokenizer, text: &str) -> Vec<u32> {
+pub(super) fn ids(tokenizer: &Tokenizer, text: &str) -> Vec<u32> {
     tokenizer.encode(text).unwrap()
 }
 

@@ -31,6 +31,13 @@ impl Place {
 
     /// With a controller that looks at other namespaces too.
     pub(crate) async fn with(name: &str, others: &[&str]) -> Self {
+        let place = Self::without_pool(name, others).await;
+        create(&place.client, &pool(&place.namespace, "pool", &engines())).await;
+        place
+    }
+
+    /// A place whose test makes its pools.
+    pub(crate) async fn without_pool(name: &str, others: &[&str]) -> Self {
         let client = client().await;
         let namespace = namespace(&client, name).await;
         let more: Vec<_> = others
@@ -45,17 +52,27 @@ impl Place {
             namespace,
             controller,
         };
-        // The cluster's volumes are directories of root, which no fsGroup changes.
+        place.open_samples().await;
         place
-            .run(
-                "prepare",
-                "localhost/tiny:1",
-                &["/bin/busybox", "chmod", "777", "/data"],
-                0,
-            )
-            .await;
-        create(&place.client, &pool(&place.namespace, "pool", &engines())).await;
+    }
+
+    /// The same controller, and another of its namespaces.
+    pub(crate) async fn moved_to(self, namespace: &str) -> Self {
+        let jobs = objects(&self.client, namespace, meta::JOB_KIND);
+        create(&self.client, &samples_claim(namespace)).await;
+        let place = Self {
+            namespace: namespace.to_owned(),
+            jobs,
+            ..self
+        };
+        place.open_samples().await;
         place
+    }
+
+    /// The cluster's volumes are directories of root, which no fsGroup changes.
+    async fn open_samples(&self) {
+        let command = ["/bin/busybox", "chmod", "777", "/data"];
+        self.run("prepare", "localhost/tiny:1", &command, 0).await;
     }
 
     /// Makes room for the next test.
@@ -94,7 +111,12 @@ impl Place {
                 "volumes": [{"name": "samples", "persistentVolumeClaim": {"claimName": "samples"}}],
             },
         });
-        create(&self.client, &pod).await;
+        self.run_pod(name, &pod).await
+    }
+
+    /// Runs a Pod to its end; answers its words.
+    pub(crate) async fn run_pod(&self, name: &str, pod: &Value) -> String {
+        create(&self.client, pod).await;
         let pods: Api<Pod> = self.all();
         let mut phase = String::new();
         until(&format!("{name} ends"), &self.controller, async || {
