@@ -89,7 +89,8 @@ pub(crate) async fn ends(client: &Client, namespace: &str, name: &str) {
 }
 
 async fn one(client: &Client, name: &str, what: &str, job: Value) {
-    let job = modest(named(job, NAMESPACE, name));
+    let mut job = modest(named(job, NAMESPACE, name));
+    job["spec"]["output"]["persistentVolumeClaim"]["path"] = json!(name);
     let course = Course::of(client, NAMESPACE, name);
     let audit = Audit::from_now();
     let started = Instant::now();
