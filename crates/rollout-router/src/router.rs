@@ -1,5 +1,6 @@
 //! The router as a value.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -49,6 +50,8 @@ pub(crate) struct Inner {
     pub(crate) leaving: Leaving,
     pub(crate) last_call: Arc<LastCall>,
     advertised: OnceLock<String>,
+    /// Whether it has been said that `logprob_start_len` is removed.
+    pub(crate) warned_logprob_start: AtomicBool,
 }
 
 impl Router {
@@ -86,6 +89,7 @@ impl Router {
             leaving: Leaving::default(),
             last_call,
             advertised,
+            warned_logprob_start: AtomicBool::new(false),
             engines,
             upstream,
             flights,

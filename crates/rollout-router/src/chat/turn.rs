@@ -1,6 +1,7 @@
 //! The client's side of a turn: admission, joining, waiting, answering.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -166,11 +167,11 @@ fn prepare(
         return Err(ApiError::TooMany(text));
     }
     state.last_activity = Instant::now();
-    if request.has_logprob_start() && !state.warned_logprob_start {
-        state.warned_logprob_start = true;
+    // Once in the router's life: every session of a job has the same agent, and a job has thousands.
+    if request.has_logprob_start() && !inner.warned_logprob_start.swap(true, Ordering::Relaxed) {
         tracing::warn!(
             session = session.id.short(),
-            "logprob_start_len was removed from the agent's requests: it makes the engine compute log-probabilities of the whole prompt and defeats its prefix cache"
+            "logprob_start_len was removed from an agent's request: it makes the engine compute log-probabilities of the whole prompt and defeats its prefix cache; it is always removed, and this is said once"
         );
     }
     let budget = session.spec.max_seq_len.map(|limit| Budget {

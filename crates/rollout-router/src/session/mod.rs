@@ -49,7 +49,6 @@ pub(crate) struct SessionState {
     pub(crate) abort: Option<Arc<AbortOrder>>,
     /// The claim that the session was given for.
     pub(crate) claim_id: Option<String>,
-    pub(crate) warned_logprob_start: bool,
     pub(crate) last_error: Option<String>,
     pub(crate) engine_faults: EngineFaults,
 }
@@ -98,7 +97,6 @@ impl Session {
                 undelivered: None,
                 abort: None,
                 claim_id: None,
-                warned_logprob_start: false,
                 last_error: None,
                 engine_faults: EngineFaults::default(),
             }),

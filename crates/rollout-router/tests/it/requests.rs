@@ -1,6 +1,19 @@
 //! What the router makes of an agent's request, and what it refuses.
 
+use std::{
+    fmt::Debug,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
 use serde_json::{Value, json};
+use tracing::{
+    Event, Level, Metadata, Subscriber,
+    field::Field,
+    span::{Attributes, Id, Record},
+};
 
 use crate::support::{Bed, user};
 
@@ -44,6 +57,63 @@ async fn the_agents_own_settings_of_these_keys_do_not_count() {
     assert_eq!(sent["no_stop_trim"], false);
     for gone in ["stream_options", "input_ids", "logprob_start_len"] {
         assert!(sent.get(gone).is_none(), "{gone}");
+    }
+}
+
+/// Counts the warnings that name a key.
+struct Warnings {
+    key: &'static str,
+    count: Arc<AtomicUsize>,
+}
+
+impl Subscriber for Warnings {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut names_it = false;
+        event.record(&mut |_: &Field, value: &dyn Debug| {
+            names_it |= format!("{value:?}").contains(self.key);
+        });
+        if names_it && *event.metadata().level() == Level::WARN {
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[tokio::test]
+async fn a_key_that_is_removed_from_every_request_is_told_once() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let warnings = Warnings {
+        key: "logprob_start_len",
+        count: Arc::clone(&count),
+    };
+    // The router's tasks run on this thread.
+    let _here = tracing::subscriber::set_default(warnings);
+    let bed = Bed::start().await;
+    for told in [0, 1, 1] {
+        let id = bed.session(json!({})).await;
+        let extra = match told {
+            0 => json!({}),
+            _ => json!({"logprob_start_len": 0}),
+        };
+        for _ in 0..2 {
+            bed.chat(&id, request(extra.clone())).await.ok();
+        }
+        assert_eq!(count.load(Ordering::Relaxed), told);
     }
 }
 
