@@ -19,8 +19,21 @@ enum Frozen {
 
 use Frozen::{AgenticOptional, AgenticValue, Optional, Value as Always};
 
-/// What is frozen. Free are `suspend`, the two deadlines, `ttlSecondsAfterFinished`, `cleanup`, `rerunId`, `rollout.concurrency`,
-/// `rollout.requestTimeoutSeconds` and `generate.agentic.warmPods`; `managedBy` has a rule of its own.
+/// What may change at any time. `managedBy` has a rule of its own.
+const FREE: [&str; 10] = [
+    "activeDeadlineSeconds",
+    "cleanup",
+    "generate.agentic.warmPods",
+    "managedBy",
+    "preRunningDeadlineSeconds",
+    "rerunId",
+    "rollout.concurrency",
+    "rollout.requestTimeoutSeconds",
+    "suspend",
+    "ttlSecondsAfterFinished",
+];
+
+/// What is frozen: with [`FREE`], every field of the spec.
 const FROZEN: &[Frozen] = &[
     Optional("poolRef"),
     Optional("pool"),
@@ -72,16 +85,26 @@ const FROZEN: &[Frozen] = &[
 const EDITABLE: &str = "!has(oldSelf.status.startTime) || \
      has(oldSelf.status.completionTime) && self.spec.rerunId != oldSelf.spec.rerunId";
 
+/// Whether a field of the spec, such as `rollout.concurrency`, may change after the start.
+pub(crate) fn is_free(field: &str) -> bool {
+    FREE.contains(&field)
+}
+
 /// The rules of the root of a `RolloutJob`.
 pub(crate) fn freeze_rules() -> Vec<Value> {
     FROZEN.iter().map(freeze).collect()
 }
 
-fn freeze(frozen: &Frozen) -> Value {
-    let field = match frozen {
+/// The field of the spec that it is.
+fn field_of(frozen: &Frozen) -> String {
+    match frozen {
         Always(field) | Optional(field) => (*field).to_owned(),
         AgenticValue(member) | AgenticOptional(member) => format!("generate.agentic.{member}"),
-    };
+    }
+}
+
+fn freeze(frozen: &Frozen) -> Value {
+    let field = field_of(frozen);
     let (new, old) = (
         format!("self.spec.{field}"),
         format!("oldSelf.spec.{field}"),
@@ -101,4 +124,55 @@ fn freeze(frozen: &Frozen) -> Value {
         "fieldPath": format!(".spec.{field}"),
         "reason": "FieldValueForbidden",
     })
+}
+
+/// The fields that may change, and those that may not.
+#[cfg(test)]
+pub(crate) fn fields() -> (Vec<String>, Vec<String>) {
+    (
+        FREE.map(str::to_owned).to_vec(),
+        FROZEN.iter().map(field_of).collect(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::crd;
+
+    /// The fields of a schema that neither list has, nor has all fields below.
+    fn forgotten(schema: &Value, at: &str, known: &[String], found: &mut Vec<String>) {
+        for (name, member) in schema["properties"].as_object().unwrap() {
+            let field = format!("{at}{name}");
+            if known.contains(&field) {
+                continue;
+            }
+            let below = format!("{field}.");
+            if known.iter().any(|known| known.starts_with(&below)) {
+                forgotten(member, &below, known, found);
+            } else {
+                found.push(field);
+            }
+        }
+    }
+
+    #[test]
+    fn every_field_is_free_or_frozen() {
+        let (free, frozen) = fields();
+        let known = [free, frozen].concat();
+        let definition = crd::job();
+        let spec = &crd::schema(&definition)["properties"]["spec"];
+        let mut found = Vec::new();
+        forgotten(spec, "", &known, &mut found);
+        assert_eq!(found, Vec::<String>::new());
+        for field in &known {
+            let pointer = format!("/properties/{}", field.replace('.', "/properties/"));
+            assert!(spec.pointer(&pointer).is_some(), "{field}");
+            assert_eq!(
+                known.iter().filter(|other| *other == field).count(),
+                1,
+                "{field}"
+            );
+        }
+    }
 }

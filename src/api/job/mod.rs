@@ -32,7 +32,9 @@ pub use agentic::{
 pub use dataset::{Dataset, DatasetFormat, DatasetPlugin, MultimodalKeys};
 pub use driver::{Driver, Ledger};
 pub use evaluation::{Evaluation, EvaluationDataset};
-pub(crate) use freeze::freeze_rules;
+#[cfg(test)]
+pub(crate) use freeze::fields as fields_by_freedom;
+pub(crate) use freeze::{freeze_rules, is_free};
 pub use generate::{
     Benchmark, CustomGenerate, Generate, MultiTurn, SingleTurn, TokenRange, ToolExecutor, ToolSpecs,
 };

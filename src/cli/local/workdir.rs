@@ -24,19 +24,7 @@ use super::{
     secrets::Secrets,
     workplace,
 };
-
-/// Members of a job's spec that may change after it started.
-const UNFROZEN: [&str; 9] = [
-    "/activeDeadlineSeconds",
-    "/backoffLimit",
-    "/cleanup",
-    "/generate/agentic/warmPods",
-    "/managedBy",
-    "/preRunningDeadlineSeconds",
-    "/rollout/concurrency",
-    "/suspend",
-    "/ttlSecondsAfterFinished",
-];
+use crate::api::job::is_free;
 
 /// A reason not to use a directory.
 #[derive(Debug, thiserror::Error)]
@@ -281,9 +269,9 @@ fn check(output: &Path, stamp: &Stamp, job: &Job<'_>) -> Result<(), WorkDirError
     Ok(())
 }
 
-/// Paths of frozen members that differ, with both values.
-fn frozen_changes(path: &str, old: &Value, new: &Value, changes: &mut Vec<String>) {
-    if old == new || UNFROZEN.contains(&path) {
+/// Frozen fields that differ, with both values. The spec itself is the empty field.
+fn frozen_changes(field: &str, old: &Value, new: &Value, changes: &mut Vec<String>) {
+    if old == new || is_free(field) {
         return;
     }
     if let (Value::Object(old_members), Value::Object(new_members)) = (old, new) {
@@ -297,18 +285,26 @@ fn frozen_changes(path: &str, old: &Value, new: &Value, changes: &mut Vec<String
                 members.get(name).cloned().unwrap_or(Value::Null)
             };
             frozen_changes(
-                &format!("{path}/{name}"),
+                &below(field, name),
                 &member(old_members),
                 &member(new_members),
                 changes,
             );
         }
     } else {
+        let path = below("spec", field);
         changes.push(format!(
-            "spec{} was {old}, is {new}",
-            path.replace('/', ".")
+            "{} was {old}, is {new}",
+            path.trim_end_matches('.')
         ));
     }
+}
+
+fn below(field: &str, name: &str) -> String {
+    if field.is_empty() {
+        return name.to_owned();
+    }
+    format!("{field}.{name}")
 }
 
 fn write_whole(path: &Path, content: &[u8]) -> Result<(), WorkDirError> {
@@ -331,6 +327,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::api::job::fields_by_freedom;
 
     fn open(
         output: &Path,
@@ -364,6 +361,31 @@ mod tests {
         )
         .unwrap();
         assert_eq!((again.attempt, again.uid.as_str()), (2, "uid-1"));
+    }
+
+    /// A spec in which one field has a value.
+    fn with(field: &str, value: u32) -> Value {
+        let members = field.rsplit('.');
+        members.fold(json!(value), |inner, member| json!({ member: inner }))
+    }
+
+    #[test]
+    fn what_may_change_on_a_cluster_may_change_here_and_nothing_else() {
+        let (free, frozen) = fields_by_freedom();
+        let verdict = |field: &str| {
+            let home = tempfile::tempdir().unwrap();
+            drop(open(home.path(), "a", &with(field, 1), "x").unwrap());
+            let again = open(home.path(), "a", &with(field, 2), "x");
+            again.map(drop).map_err(|error| error.to_string())
+        };
+        for field in free {
+            assert_eq!(verdict(&field), Ok(()), "{field}");
+        }
+        for field in frozen {
+            let said = verdict(&field).unwrap_err();
+            let change = format!("set back: spec.{field} was 1, is 2");
+            assert!(said.ends_with(&change), "{field}: {said}");
+        }
     }
 
     #[test]
