@@ -136,7 +136,7 @@ async fn lead(shared: &Shared, stop: &CancellationToken) -> Result<(), Error> {
     }
     let mut watches = JoinSet::new();
     let work = Work {
-        pools: Pools::start(shared, &mut watches)?,
+        pools: Pools::start(shared, &mut watches),
         jobs: Jobs::start(shared, &mut watches)?,
     };
     let outcome = match shared.settings.election.clone() {

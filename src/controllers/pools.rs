@@ -15,7 +15,6 @@ use kube::{Resource, ResourceExt};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::Error;
 use super::manager::Shared;
 use super::part::{self, Part, Starting, Stores, all, filled, typed};
 use super::pool::{Context, OfPool, PoolReconciler, States, Surveys};
@@ -45,7 +44,7 @@ pub(super) struct Pools {
 
 impl Pools {
     /// Starts the watches; nothing is reconciled yet.
-    pub(super) fn start(shared: &Shared, watches: &mut JoinSet<()>) -> Result<Self, Error> {
+    pub(super) fn start(shared: &Shared, watches: &mut JoinSet<()>) -> Self {
         let mut parts = Vec::new();
         let mut children = Children::default();
         let mut pods: Stores<Pod> = Vec::new();
@@ -78,13 +77,13 @@ impl Pools {
         let roots = Roots::of(&parts);
         let context = context(shared, children, pods, jobs, roots);
         let reconciler = Arc::new(PoolReconciler::new(context));
-        Ok(Self {
+        Self {
             frame: Frame::new(meta::POOL_KIND, Arc::clone(&shared.metrics)),
             shared: shared.clone(),
             parts,
             filled,
             reconciler,
-        })
+        }
     }
 
     /// Reconciles until told to stop, and until what runs then has ended.

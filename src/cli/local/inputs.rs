@@ -232,15 +232,7 @@ pub(super) fn resolve(
             .transpose()?,
         agent_process,
         plugin_process,
-        engine_ca: pool
-            .external
-            .as_ref()
-            .and_then(|external| external.tls.as_ref())
-            .map(|tls| {
-                let field = "spec.external.tls.caConfigMapKeyRef";
-                finder.key(field, &tls.ca_config_map_key_ref)
-            })
-            .transpose()?,
+        engine_ca: engine_ca(&finder, &pool)?,
         script: match script.map(|script| (&script.inline, &script.config_map_key_ref)) {
             Some((Some(text), _)) => Some(text.clone().into_bytes()),
             Some((None, Some(reference))) => Some(finder.key(
@@ -263,6 +255,19 @@ pub(super) fn resolve(
         pool_name,
         pool,
     })
+}
+
+/// The CA of the engines behind https, where the pool names one.
+fn engine_ca(finder: &Finder<'_>, pool: &SGLangPoolSpec) -> Result<Option<Vec<u8>>, InputError> {
+    let tls = pool
+        .external
+        .as_ref()
+        .and_then(|external| external.tls.as_ref());
+    tls.map(|tls| {
+        let field = "spec.external.tls.caConfigMapKeyRef";
+        finder.key(field, &tls.ca_config_map_key_ref)
+    })
+    .transpose()
 }
 
 fn choose<'a>(manifests: &'a Manifests, name: Option<&str>) -> Result<&'a RolloutJob, InputError> {

@@ -84,14 +84,13 @@ impl PoolReconciler {
         };
         let (namespace, name) = (&target.namespace, &target.name);
         let engines = resources::engine_list(name, namespace, &pool.spec, &context.rendering);
-        let wanted = match external.api_key_secret_ref {
-            None => Wanted::Here { engines, ca },
-            Some(_) => {
-                let pods = (context.survey_pods)(namespace, name);
-                match observe::survey_address(&pods) {
-                    Some(address) => Wanted::ByPod { address },
-                    None => return Some(self.unsurveyed(target, &engines)),
-                }
+        let wanted = if external.api_key_secret_ref.is_none() {
+            Wanted::Here { engines, ca }
+        } else {
+            let pods = (context.survey_pods)(namespace, name);
+            match observe::survey_address(&pods) {
+                Some(address) => Wanted::ByPod { address },
+                None => return Some(self.unsurveyed(target, &engines)),
             }
         };
         let (is_there, changed) = self.callbacks(target);

@@ -83,7 +83,7 @@ impl States {
     pub(super) fn of(
         &self,
         uid: &str,
-        asked: BTreeMap<String, String>,
+        sidecars: BTreeMap<String, String>,
         is_there: impl Fn() -> bool + Send + 'static,
         changed: impl Fn() + Send + Sync + 'static,
     ) -> BTreeMap<String, EngineState> {
@@ -91,17 +91,17 @@ impl States {
         // Pools that are gone.
         running.retain(|_, one| one.tasks.try_join_next().is_none());
         if let Some(one) = running.get(uid) {
-            *one.known.asked.lock() = asked;
+            *one.known.asked.lock() = sidecars;
             return one.known.states();
         }
-        if asked.is_empty() {
+        if sidecars.is_empty() {
             return BTreeMap::new();
         }
         let known = Arc::new(Known::default());
-        *known.asked.lock() = asked;
+        *known.asked.lock() = sidecars;
         let mut tasks = JoinSet::new();
-        let (asker, knows) = (self.asker.clone(), Arc::clone(&known));
-        tasks.spawn(async move { knows.run(&asker, is_there, changed).await });
+        let (asker, state) = (self.asker.clone(), Arc::clone(&known));
+        tasks.spawn(async move { state.run(&asker, is_there, changed).await });
         let one = Running { known, tasks };
         running.insert(uid.to_owned(), one);
         BTreeMap::new()
@@ -140,8 +140,8 @@ impl Known {
 
     /// Asks all of them; answers whether something is new.
     async fn look(&self, asker: &Asker) -> bool {
-        let asked = self.asked.lock().clone();
-        let answers: Vec<_> = stream::iter(asked)
+        let sidecars = self.asked.lock().clone();
+        let answers: Vec<_> = stream::iter(sidecars)
             .map(|(name, url)| async move { (name, ask(asker, &url).await) })
             .buffer_unordered(AT_ONCE)
             .collect()

@@ -103,10 +103,8 @@ fn is_list(path: &str) -> bool {
         Some(&"apis") => parts.get(3..),
         _ => None,
     };
-    match below.unwrap_or_default() {
-        ["namespaces", _, rest @ ..] => rest.len() == 1,
-        rest => rest.len() == 1,
-    }
+    let (["namespaces", _, kind @ ..] | kind) = below.unwrap_or_default();
+    kind.len() == 1
 }
 
 #[cfg(test)]
