@@ -110,11 +110,12 @@ pub async fn run(config: PluginsConfig, stop: CancellationToken) -> Result<(), P
     let private = PrivateDirectory::create(parent, "plugins").map_err(files_error)?;
     let script = python::install(private.path()).map_err(files_error)?;
     let echo = Echo::new(true);
+    let processes = Processes::here();
     let mut pause = PAUSES.0;
     let mut failed_starts = 0;
     while !stop.is_cancelled() {
         let started = Instant::now();
-        let end = run_once(&config, &script, &echo, &stop).await?;
+        let end = run_once(&config, &script, &processes, &echo, &stop).await?;
         let End::Died { status, answered } = end else {
             break;
         };
@@ -146,6 +147,7 @@ enum End {
 async fn run_once(
     config: &PluginsConfig,
     script: &Path,
+    processes: &Processes,
     echo: &Echo,
     stop: &CancellationToken,
 ) -> Result<End, PluginsError> {
@@ -168,7 +170,6 @@ async fn run_once(
         python: config.python.clone(),
         source,
     };
-    let processes = Processes::default();
     let (mut child, leader) = processes.spawn(&mut command).map_err(start_error)?;
     // The host ends when this pipe is closed; waiting for a child would close it.
     let input = child.stdin.take();
@@ -193,6 +194,7 @@ async fn run_once(
     if let Err(error) = child.wait().await {
         tracing::warn!(%error, "the plug-in host cannot be waited for");
     }
+    processes.release(leader);
     Ok(status.map_or(End::Stopped, |status| End::Died { status, answered }))
 }
 

@@ -5,7 +5,7 @@
 //! runs in a process group of its own: a Ctrl-C at the terminal reaches only us, and we end the children in order.
 
 use std::{
-    io,
+    fs, io,
     path::PathBuf,
     process::{ExitStatus, Stdio},
     time::Duration,
@@ -40,6 +40,12 @@ const END_DEADLINE: Duration = Duration::from_secs(5);
 pub(super) enum ServiceError {
     #[error("start {name}")]
     Start { name: String, source: io::Error },
+    #[error("start {name}: make {} to work in", directory.display())]
+    Workplace {
+        name: String,
+        directory: PathBuf,
+        source: io::Error,
+    },
     /// It ended by itself before it listened, and has said why.
     #[error("{name}: {said}")]
     Refuses { name: String, said: String },
@@ -111,6 +117,12 @@ impl Process {
             command.env_clear().envs(environment.of_child());
         }
         if let Some(directory) = &spec.directory {
+            // The user's code, which worked there before, may have removed it.
+            fs::create_dir_all(directory).map_err(|source| ServiceError::Workplace {
+                name: spec.name.clone(),
+                directory: directory.clone(),
+                source,
+            })?;
             command.current_dir(directory);
         }
         let mut child = command
@@ -335,6 +347,40 @@ mod tests {
             text,
             "router: it said 'hello' in place of where it listens without a word in its log (router.log)"
         );
+    }
+
+    #[tokio::test]
+    async fn a_child_works_in_its_directory_though_nobody_made_it() {
+        let home = tempfile::tempdir().unwrap();
+        let directory = home.path().canonicalize().unwrap().join("plugins");
+        let spec = |directory: PathBuf| Spec {
+            name: "plug-in host".to_owned(),
+            program: "/bin/sh".into(),
+            args: ["-c", "echo \"\\\"$(pwd)\\\"\"; exec sleep 100"]
+                .map(str::to_owned)
+                .to_vec(),
+            first_line: None,
+            environment: None,
+            directory: Some(directory),
+            log: home.path().join("plugins.log"),
+            announces: true,
+        };
+        for _ in 0..2 {
+            let process = Process::start(&spec(directory.clone())).await.unwrap();
+            assert_eq!(process.announcement, directory.to_str().unwrap());
+            process.stop(Duration::from_secs(30)).await;
+            std::fs::remove_dir(&directory).unwrap();
+        }
+        std::fs::write(&directory, "").unwrap();
+        let error = Process::start(&spec(directory.join("deep")))
+            .await
+            .err()
+            .unwrap();
+        let expected = format!(
+            "start plug-in host: make {}/deep to work in",
+            directory.display()
+        );
+        assert_eq!(error.to_string(), expected);
     }
 
     #[tokio::test]

@@ -27,7 +27,7 @@ use super::processes::{Ending, Processes, guard_this_process};
 /// When the command cannot be started or waited for.
 pub async fn run_guarded(mut command: Command, stop: CancellationToken) -> io::Result<ExitStatus> {
     guard_this_process()?;
-    let processes = Processes::default();
+    let processes = Processes::here();
     let (mut child, leader) = processes.spawn(command.stdin(Stdio::piped()))?;
     // Waiting for a child closes its input, which would end it.
     let input = child.stdin.take();

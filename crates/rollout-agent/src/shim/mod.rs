@@ -158,7 +158,7 @@ pub async fn run(config: ShimConfig, stop: CancellationToken) -> Result<(), Shim
                 environment: config.environment.clone(),
                 directory: private.path().to_owned(),
                 echo: Echo::new(config.echo),
-                processes: Processes::default(),
+                processes: Processes::here(),
                 memory: OutOfMemory::default(),
             };
             backend.spawn(command::serve(commands, inbox, events.clone()));
@@ -201,7 +201,7 @@ fn host_config(config: &ShimConfig, function: &Function, script: PathBuf) -> Hos
         arguments,
         environment: config.environment.clone(),
         echo: Echo::new(config.echo),
-        processes: Processes::default(),
+        processes: Processes::here(),
         memory: OutOfMemory::default(),
     }
 }

@@ -5,7 +5,12 @@
 //! those whose environment carries its mark, and their children. A process that is none of these, because it detached and cleaned its
 //! environment, is ended as soon as nothing else runs in this shim.
 
-use std::{collections::HashSet, fs, io, time::Duration};
+use std::{
+    collections::HashSet,
+    env, fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use nix::{
     errno::Errno,
@@ -57,9 +62,26 @@ pub fn hide_this_process() -> io::Result<()> {
 }
 
 /// The processes that this shim started.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Processes {
     leaders: Mutex<HashSet<i32>>,
+    /// Where this process works since before the user's code ran; none: that cannot be told.
+    workplace: Option<PathBuf>,
+}
+
+/// A directory that is gone stays gone for who works in it, also when there is another at its place: then the command has to go there itself.
+fn enter(workplace: &Path, command: &mut Command) -> io::Result<()> {
+    if env::current_dir().is_ok() {
+        return Ok(());
+    }
+    fs::create_dir_all(workplace).map_err(|error| {
+        let directory = workplace.display();
+        let what =
+            format!("the working directory {directory} is gone and cannot be made again: {error}");
+        io::Error::new(error.kind(), what)
+    })?;
+    command.current_dir(workplace);
+    Ok(())
 }
 
 /// What is ended.
@@ -85,8 +107,19 @@ impl Ending {
 }
 
 impl Processes {
-    /// Starts a process that leads a group of its own.
+    /// None yet. What is started works where this process does now.
+    pub(crate) fn here() -> Self {
+        Self {
+            leaders: Mutex::default(),
+            workplace: env::current_dir().ok(),
+        }
+    }
+
+    /// Starts a process that leads a group of its own. Where it works is made again when the user's code removed it.
     pub(crate) fn spawn(&self, command: &mut Command) -> io::Result<(Child, i32)> {
+        if let Some(workplace) = &self.workplace {
+            enter(workplace, command)?;
+        }
         let mut leaders = self.leaders.lock();
         let child = command.process_group(0).spawn()?;
         let pid = child
@@ -98,7 +131,7 @@ impl Processes {
     }
 
     /// Forgets a leader that has been waited for.
-    pub(super) fn release(&self, leader: i32) {
+    pub(crate) fn release(&self, leader: i32) {
         self.leaders.lock().remove(&leader);
     }
 

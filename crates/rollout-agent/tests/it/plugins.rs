@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::{
     pod::{agents, children, eventually, lives, python},
-    process::{Process, Role, start, start_heard},
+    process::{Process, Role, start, start_at, start_heard},
     router::PATIENCE,
 };
 
@@ -385,6 +385,43 @@ async fn a_host_that_dies_or_floods_is_there_again() {
     let answer = host.call(reward("floods", 1, false)).await;
     assert_eq!(answer["result"], json!([1]));
     assert_eq!(pid_of(&host).await, second);
+    host.stop().await;
+}
+
+/// The interpreter may be a launcher that asks where it is, as pyenv's does.
+#[tokio::test]
+async fn a_host_that_removed_its_directory_is_started_in_it_again() {
+    let (home, code) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let work = home.path().join("work");
+    std::fs::create_dir(&work).unwrap();
+    let module = "import os, shutil\nhere = os.getcwd()\ndef ruin(args, sample):\n    shutil.rmtree(here)\n    os._exit(7)\ndef own_pid(args, sample):\n    return os.getpid() if os.getcwd() == here else 0\n";
+    std::fs::write(code.path().join("plugins_of_the_user.py"), module).unwrap();
+    let host = Host::start_as(python(), Duration::from_mins(1), |role| {
+        let Role::Plugins {
+            socket,
+            python,
+            unresponsive_after,
+            ..
+        } = role
+        else {
+            unreachable!()
+        };
+        let code = code.path().to_owned();
+        let role = Role::Plugins {
+            socket,
+            python,
+            code,
+            unresponsive_after,
+        };
+        start_at(&work, &role)
+    });
+    for _ in 0..2 {
+        let mut stream = host.connect().await;
+        send(&mut stream, &reward("ruin", 1, false)).await;
+        assert_eq!(receive(&mut stream).await, None);
+        assert!(pid_of(&host).await > 0);
+        assert!(work.exists());
+    }
     host.stop().await;
 }
 

@@ -2,7 +2,12 @@
 //!
 //! They end when their standard input is closed, so that nothing outlives the test.
 
-use std::{io::Read, path::PathBuf, process::Stdio, time::Duration};
+use std::{
+    io::Read,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
 
 use rollout_agent::{
     launcher::{self, LauncherConfig, LauncherEnd},
@@ -69,6 +74,11 @@ pub(crate) fn start(role: &Role) -> Process {
 /// Starts a process whose standard error is `child.stderr`.
 pub(crate) fn start_heard(role: &Role) -> Process {
     start_command(again(role).stderr(Stdio::piped()))
+}
+
+/// Starts a process that works in a directory.
+pub(crate) fn start_at(directory: &Path, role: &Role) -> Process {
+    start_command(again(role).current_dir(directory))
 }
 
 fn start_command(command: &mut Command) -> Process {
