@@ -19,8 +19,9 @@ const OLDEST: (u32, u32) = (3, 9);
 /// How long the interpreter may take to say its version: a cold start from a network file system included.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Understood by every Python.
-const ASK: &str = "import sys; print('%d.%d' % sys.version_info[:2])";
+/// Understood by every Python. The program comes last: its path may have spaces, and it may be empty.
+const ASK: &str =
+    "import sys; print('%d.%d %s' % (sys.version_info[:2] + (sys.executable or '',)))";
 
 /// What to do about all of it.
 const REMEDY: &str = "name a Python 3.9 or later with --python PATH";
@@ -50,6 +51,9 @@ pub(super) enum PythonError {
 }
 
 /// The interpreter to use, once it has said that it is new enough. `None`: nobody named one, and nothing needs one.
+///
+/// It is the program that answered, not the name that was asked: what a launcher such as pyenv's starts depends on where it is asked, and agents and
+/// plug-ins work elsewhere. The python of a virtual environment answers by its own path.
 pub(super) async fn choose(
     given: Option<&Path>,
     is_needed: bool,
@@ -66,11 +70,11 @@ pub(super) async fn choose(
     match check(&python).await {
         Err(PythonError::Missing(_)) if given.is_none() => Err(PythonError::NoDefault),
         Err(error) => Err(error),
-        Ok(()) => Ok(Some(python)),
+        Ok(program) => Ok(Some(program)),
     }
 }
 
-async fn check(python: &Path) -> Result<(), PythonError> {
+async fn check(python: &Path) -> Result<PathBuf, PythonError> {
     if python.is_dir() {
         return Err(PythonError::Directory(python.to_owned()));
     }
@@ -93,10 +97,15 @@ async fn check(python: &Path) -> Result<(), PythonError> {
     )
 }
 
-/// Whether what was said is a version that is new enough.
-fn judge(python: &Path, said: &str, talk: &str, status: ExitStatus) -> Result<(), PythonError> {
+/// The program of an answer whose version is new enough.
+fn judge(
+    python: &Path,
+    said: &str,
+    talk: &str,
+    status: ExitStatus,
+) -> Result<PathBuf, PythonError> {
     let python = python.to_owned();
-    let Some(version) = version(said) else {
+    let Some((version, program)) = answer(said) else {
         let last = [said, talk]
             .iter()
             .find_map(|text| text.trim().lines().last());
@@ -112,7 +121,10 @@ fn judge(python: &Path, said: &str, talk: &str, status: ExitStatus) -> Result<()
     if version < OLDEST {
         return Err(PythonError::TooOld { python, version });
     }
-    Ok(())
+    // One that does not know its own path, or whose path is no UTF-8, is started as it was named.
+    Ok(Some(Path::new(program))
+        .filter(|program| program.is_absolute() && !program.to_string_lossy().contains('\u{fffd}'))
+        .map_or(python, Path::to_owned))
 }
 
 fn not_started(python: &Path, error: io::Error) -> PythonError {
@@ -125,25 +137,58 @@ fn not_started(python: &Path, error: io::Error) -> PythonError {
     }
 }
 
-/// The version in the last line: what the site's own start-up files print comes first.
-fn version(said: &str) -> Option<(u32, u32)> {
-    let (major, minor) = said.trim().lines().last()?.split_once('.')?;
-    Some((major.parse().ok()?, minor.parse().ok()?))
+/// The version and the program in the last line: what the site's own start-up files print comes first.
+fn answer(said: &str) -> Option<((u32, u32), &str)> {
+    let line = said.trim().lines().last()?;
+    let (version, program) = line.split_once(' ').unwrap_or((line, ""));
+    let (major, minor) = version.split_once('.')?;
+    Some(((major.parse().ok()?, minor.parse().ok()?), program))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
     use super::*;
 
     fn said(output: &str, talk: &str) -> String {
         let judged = judge(Path::new("P"), output, talk, ExitStatus::default());
-        judged.map_or_else(|error| error.to_string(), |()| "taken".to_owned())
+        judged.map_or_else(
+            |error| error.to_string(),
+            |program| format!("taken: {}", program.display()),
+        )
     }
 
     #[test]
     fn a_version_that_is_new_enough_is_taken() {
-        assert_eq!(said("3.9\n", ""), "taken");
-        assert_eq!(said("sitecustomize: hello\n3.14\n", "a warning"), "taken");
+        assert_eq!(said("3.9\n", ""), "taken: P");
+        assert_eq!(said("3.9 \n", ""), "taken: P");
+        assert_eq!(said("3.9 /a\u{fffd}/python\n", ""), "taken: P");
+        assert_eq!(
+            said(
+                "sitecustomize: hello\n3.14 /my venv/bin/python\n",
+                "a warning"
+            ),
+            "taken: /my venv/bin/python"
+        );
+    }
+
+    /// As pyenv does: which one it is depends on the directory.
+    #[tokio::test]
+    async fn the_program_that_answers_is_taken() {
+        let home = tempfile::tempdir().unwrap();
+        let (launcher, real) = (home.path().join("python"), home.path().join("real"));
+        let script = |path: &Path, text: String| {
+            fs::write(path, text).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        script(
+            &launcher,
+            format!("#!/bin/sh\nexec {} \"$@\"\n", real.display()),
+        );
+        script(&real, "#!/bin/sh\necho \"3.12 $0\"\n".to_owned());
+        let chosen = choose(Some(&launcher), true).await.unwrap().unwrap();
+        assert_eq!(chosen, real);
     }
 
     #[test]
