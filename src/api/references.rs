@@ -68,6 +68,13 @@ pub struct Reference {
     pub need: Need,
 }
 
+impl Reference {
+    /// Whether variables of a process get what is in the object.
+    pub fn is_variable(&self) -> bool {
+        self.path.contains(".envFrom[") || self.path.contains(".valueFrom.")
+    }
+}
+
 #[derive(Default)]
 struct References(Vec<Reference>);
 

@@ -1,17 +1,23 @@
 //! Text of others (a model, a tool, an agent, a plug-in, an engine, a manifest), safe to print on a terminal. Pure.
 
-/// Control characters other than line breaks and tabs, and the marks that turn the direction of text (Unicode's bidirectional controls), are
-/// shown, not obeyed.
+/// Control characters other than line breaks and tabs, the marks that turn the direction of text (Unicode's bidirectional controls), and what takes no
+/// place on a line are shown, not obeyed.
 pub(super) fn printable(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
+    let mut before = None;
     for sign in text.chars() {
         match sign {
             '\n' | '\t' => safe.push(sign),
-            obeyed if obeyed.is_control() || turns_text(obeyed) => {
-                safe.extend(obeyed.escape_default());
+            // Joiners have their place inside of words of some scripts and of emoji.
+            '\u{200c}' | '\u{200d}' if before.is_some_and(|before: char| !before.is_ascii()) => {
+                safe.push(sign);
+            }
+            hidden if hidden.is_control() || turns_text(hidden) || is_invisible(hidden) => {
+                safe.extend(hidden.escape_default());
             }
             other => safe.push(other),
         }
+        before = Some(sign);
     }
     safe
 }
@@ -47,6 +53,18 @@ fn color(text: &str) -> Option<usize> {
 /// The characters with Unicode's property `Bidi_Control`.
 fn turns_text(sign: char) -> bool {
     matches!(sign, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Of the characters with Unicode's property `Default_Ignorable_Code_Point`, those that no text needs: variation selectors choose the form of what is
+/// before them, and stay.
+fn is_invisible(sign: char) -> bool {
+    matches!(
+        sign,
+        '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180e}'
+            | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e00ff}' | '\u{e01f0}'..='\u{e0fff}'
+    )
 }
 
 #[cfg(test)]
@@ -88,7 +106,12 @@ mod tests {
             printable("\u{202e}a\u{2066}b\u{2069}\u{200f}\u{61c}"),
             "\\u{202e}a\\u{2066}b\\u{2069}\\u{200f}\\u{61c}"
         );
-        let as_it_is = "שלום, grüße, 你好, e\u{301}, 👩\u{200d}💻";
+        assert_eq!(
+            printable("4\u{200b} \u{feff}a\u{200d}b\u{ad}\u{2060}\u{e0041}"),
+            "4\\u{200b} \\u{feff}a\\u{200d}b\\u{ad}\\u{2060}\\u{e0041}"
+        );
+        let as_it_is =
+            "می\u{200c}خواهم, 1\u{fe0f}\u{20e3}, שלום, grüße, 你好, e\u{301}, 👩\u{200d}💻";
         assert_eq!(printable(as_it_is), as_it_is);
     }
 }

@@ -130,6 +130,13 @@ fn unresolved(
         let message = format!("{kind}/{} is not in these files: {hint}", reference.name);
         return Some((severity, message));
     };
+    if let Some(key) = nul_in(&named.value, reference) {
+        let message = format!(
+            "{kind}/{} has a NUL (\\0) in its key {key}, which no variable can hold: remove it",
+            reference.name
+        );
+        return Some((Severity::Error, message));
+    }
     let key = reference.key.as_deref()?;
     let keys = keys(&named.value, reference.target);
     if keys.contains(&key) {
@@ -175,6 +182,23 @@ fn elsewhere<'a>(
     Some(format!("did you mean {meant}?"))
 }
 
+/// A key that variables get, with a text that none can hold.
+fn nul_in<'a>(object: &'a Value, reference: &Reference) -> Option<&'a str> {
+    if !reference.is_variable() {
+        return None;
+    }
+    let section = match reference.target {
+        Target::ConfigMap => "data",
+        Target::Secret => "stringData",
+        Target::Pool | Target::Claim => return None,
+    };
+    let wanted = |key: &str| reference.key.as_deref().is_none_or(|wanted| wanted == key);
+    let mut texts = object[section].as_object()?.iter();
+    let (key, _) = texts
+        .find(|(key, text)| wanted(key) && text.as_str().is_some_and(|text| text.contains('\0')))?;
+    Some(key)
+}
+
 fn keys(object: &Value, target: Target) -> Vec<&str> {
     let sections: &[&str] = match target {
         Target::ConfigMap => &["data", "binaryData"],
@@ -208,4 +232,54 @@ fn duplicate<'a>(document: &'a Document, seen: &mut Seen<'a>) -> Option<Finding>
         "metadata.name",
         message,
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::api::manifest::{Purpose, load_sources, read_text};
+    use crate::api::support::Context;
+
+    fn said(config_map: &str) -> String {
+        let text = format!(
+            r#"
+apiVersion: rollout-operator.dev/v1alpha1
+kind: RolloutJob
+metadata: {{name: j}}
+spec:
+  pool: {{replicas: 1, engine: {{simulator: {{}}}}}}
+  dataset: {{inline: [{{prompt: "1"}}]}}
+  rollout: {{batchSize: 1}}
+  output: {{persistentVolumeClaim: {{claimName: samples}}}}
+  generate:
+    agentic:
+      agent:
+        container:
+          template:
+            spec:
+              containers:
+              - {{name: agent, image: i, command: [a], envFrom: [{{configMapRef: {{name: settings}}}}]}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: settings}}
+{config_map}
+"#
+        );
+        let purpose = Purpose {
+            context: Context::Local,
+            complete: true,
+        };
+        load_sources(read_text("f.yaml", &text), purpose)
+            .map_or_else(|rejected| rejected.to_string(), |_| String::new())
+    }
+
+    #[test]
+    fn a_text_that_no_variable_can_hold_is_told_where_it_becomes_one() {
+        let told = said(r#"data: {GOOD: "1", BAD: "a\0b"}"#);
+        assert!(
+            told.contains("envFrom[0].configMapRef: ConfigMap/settings has a NUL (\\0) in its key BAD, which no variable can hold: remove it"),
+            "{told}"
+        );
+        assert_eq!(said(r#"data: {GOOD: "1"}"#), "");
+    }
 }

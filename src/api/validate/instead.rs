@@ -65,7 +65,18 @@ fn number_instead(value: &Value, name: &str, schema_is_number: bool) -> Option<S
         _ => return None,
     };
     if text.parse::<f64>().is_ok() {
-        return Some("remove the quotes".to_owned());
+        // YAML keeps white space of its own at the ends in quotes alone; other white space stays without.
+        let yaml = |sign: char| sign.is_ascii_whitespace();
+        let hidden = value
+            .as_str()
+            .map(|all| all.trim_matches(yaml).replace(text, ""));
+        return Some(match hidden.as_deref() {
+            None | Some("") => "remove the quotes".to_owned(),
+            Some(hidden) => format!(
+                "write {name}: {text}, without the white space beside it ({})",
+                hidden.escape_unicode()
+            ),
+        });
     }
     if let Some(plain) = grouped(text) {
         return Some(format!("write {name}: {plain}"));
@@ -239,5 +250,23 @@ fn quoted(value: &Value) -> String {
             text.to_owned()
         }
         _ => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn quotes_are_only_removed_where_there_are_some() {
+        let of = |text: &str| instead(&json!({"type": "integer"}), &json!(text), "steps").unwrap();
+        assert_eq!(of("4"), "remove the quotes");
+        assert_eq!(of(" 4 "), "remove the quotes");
+        assert_eq!(
+            of("4\u{a0}"),
+            "write steps: 4, without the white space beside it (\\u{a0})"
+        );
     }
 }

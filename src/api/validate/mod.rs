@@ -13,6 +13,7 @@ mod kinds;
 mod metadata;
 mod misplaced;
 mod pod;
+mod process;
 mod rule;
 mod schemaless;
 mod structure;

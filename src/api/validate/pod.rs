@@ -5,8 +5,8 @@
 
 use serde_json::{Map, Value};
 
-use super::schemaless;
 use super::violation::Violation;
+use super::{process, schemaless};
 use crate::api::manifest::path;
 use crate::api::meta::labels::RESERVED_PREFIX;
 use crate::api::values::Template;
@@ -42,6 +42,9 @@ pub(super) fn check(template: &Template, trust: Trust, at: &str) -> Vec<Violatio
         }
     }
     let spec = &template["spec"];
+    for (path, container) in containers(spec, &format!("{at}.spec")) {
+        found.extend(process::container(container, &path));
+    }
     if spec["automountServiceAccountToken"] == true {
         found.push(Violation::error(
             format!("{at}.spec.automountServiceAccountToken"),

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::flags;
 use super::pod::{self, Trust};
+use super::process;
 use super::schemaless;
 use super::violation::Violation;
 use crate::api::job::{Agent, Agentic, Plugins, RolloutJobSpec};
@@ -196,24 +197,29 @@ fn check_agent(agent: &Agent, at: &str) -> Vec<Violation> {
 fn check_plugins(plugins: &Plugins, at: &str) -> Vec<Violation> {
     let mut found = env(&plugins.env, &format!("{at}.env"));
     if let Some(container) = &plugins.container {
-        found.extend(schemaless::container(
-            &container.0,
-            &format!("{at}.container"),
-        ));
+        let at = format!("{at}.container");
+        let wrong = schemaless::container(&container.0, &at);
+        let fits = !wrong.iter().any(Violation::is_error);
+        found.extend(wrong);
+        if fits {
+            found.extend(process::container(&Value::Object(container.0.clone()), &at));
+        }
     }
     found
 }
 
 fn env(variables: &[EnvVar], at: &str) -> Vec<Violation> {
-    variables
+    let mut found = process::variables(variables, at);
+    let sources = variables
         .iter()
         .enumerate()
         .filter_map(|(position, variable)| Some((position, variable.value_from.as_ref()?)))
         .flat_map(|(position, source)| {
             let at = format!("{at}[{position}].valueFrom");
             schemaless::env_source(&Value::Object(source.0.clone()), &at)
-        })
-        .collect()
+        });
+    found.extend(sources);
+    found
 }
 
 fn egress(rules: &[EgressRule], at: &str) -> Vec<Violation> {

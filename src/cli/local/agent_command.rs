@@ -51,6 +51,20 @@ pub(super) fn arguments(
         }
         return Ok(arguments);
     }
+    words(agentic, process)
+}
+
+/// Whether the agent can run here, before anything is made for it.
+pub(super) fn check(agentic: &Agentic, process: &UserProcess) -> Result<(), AgentError> {
+    if agentic.agent.function.is_some() {
+        return Ok(());
+    }
+    words(agentic, process).map(drop)
+}
+
+/// The arguments for a command.
+fn words(agentic: &Agentic, process: &UserProcess) -> Result<Vec<String>, AgentError> {
+    let agent = &agentic.agent;
     if agent.container.is_none() {
         return Err(AgentError::Kind);
     }

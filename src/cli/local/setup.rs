@@ -65,6 +65,9 @@ pub(super) async fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
     let Some(inputs) = read_inputs(args)? else {
         return Ok(None);
     };
+    if let Some(agentic) = &inputs.spec.generate.agentic {
+        agent_command::check(agentic, &inputs.agent_process)?;
+    }
     let engine_urls = running_engines(args, &inputs).await?;
     let program = std::env::current_exe().context("find this program")?;
     let python = python::choose(args.python.as_deref(), runs_python(&inputs))
@@ -86,12 +89,7 @@ pub(super) async fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
         .context("write the run's secrets")?;
     let logs = work.directory("logs")?;
     work.directory(workplace::PLUGINS)?;
-    if let Some(place) = inputs.spec.output.as_ref().and_then(place_of) {
-        let output = shown(&work.output);
-        say(&format!(
-            "samples go to {output}; spec.output ({place}) is where they go on a cluster"
-        ));
-    }
+    say_where(&inputs, &work);
     let dataset = match &inputs.dataset {
         Content::File(path) => path.clone(),
         Content::Bytes(bytes) => work.write("dataset.jsonl", bytes)?,
@@ -113,11 +111,7 @@ pub(super) async fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
         .as_ref()
         .map(|bytes| work.write("script.yaml", bytes))
         .transpose()?;
-    let engine_ca = match (&args.engine_ca, &inputs.engine_ca) {
-        (Some(file), _) => Some(fs::canonicalize(file)?),
-        (None, Some(pem)) => Some(work.write("engine-ca.pem", pem)?),
-        (None, None) => None,
-    };
+    let engine_ca = engine_ca(args, &inputs, &work)?;
     let plugin_code = inputs
         .plugin_code
         .as_ref()
@@ -165,6 +159,26 @@ pub(super) async fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
         earlier,
         inputs,
     }))
+}
+
+/// Says where the samples go, when the manifest names another place.
+fn say_where(inputs: &Inputs, work: &WorkDir) {
+    let Some(place) = inputs.spec.output.as_ref().and_then(place_of) else {
+        return;
+    };
+    let output = shown(&work.output);
+    say(&format!(
+        "samples go to {output}; spec.output ({place}) is where they go on a cluster"
+    ));
+}
+
+/// The file with the CAs of engines behind https: the one of the command line before the manifests' own.
+fn engine_ca(args: &Args, inputs: &Inputs, work: &WorkDir) -> anyhow::Result<Option<PathBuf>> {
+    Ok(match (&args.engine_ca, &inputs.engine_ca) {
+        (Some(file), _) => Some(fs::canonicalize(file)?),
+        (None, Some(pem)) => Some(work.write("engine-ca.pem", pem)?),
+        (None, None) => None,
+    })
 }
 
 /// The engines that run already, once they have said that they are engines and it is clear who tokenizes.
