@@ -19,3 +19,4 @@ pub use ask::{Asker, Problem, Question};
 pub use connector::{ConnectError, Connector};
 pub use stream::Stream;
 pub use trust::{Trust, TrustError};
+pub use words::UNKNOWN_CA;

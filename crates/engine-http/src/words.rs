@@ -4,6 +4,10 @@ use std::io;
 
 use rustls::{CertificateError, Error, InvalidMessage, PeerIncompatible};
 
+/// What is said of a certificate whose CA is not among the trusted: who knows how a CA is named can say more.
+pub const UNKNOWN_CA: &str =
+    "its certificate is from a CA that is not trusted: name the CA that signed it";
+
 /// Names of a certificate that a text has.
 const MOST_NAMES: usize = 4;
 
@@ -53,10 +57,7 @@ fn of_certificate(error: &CertificateError) -> String {
                 names(presented)
             )
         }
-        CertificateError::UnknownIssuer => {
-            "its certificate is from a CA that is not trusted: name the CA that signed it"
-                .to_owned()
-        }
+        CertificateError::UnknownIssuer => UNKNOWN_CA.to_owned(),
         CertificateError::BadSignature => {
             "its certificate is not signed by the CA of that name that is trusted: was the CA made anew?"
                 .to_owned()

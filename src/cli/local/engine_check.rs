@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine_http::{Asker, Problem, Question, Trust};
+use engine_http::{Asker, Problem, Question, Trust, UNKNOWN_CA};
 use http::{Method, StatusCode};
 use serde_json::Value;
 use sglang_client::ErrorBody;
@@ -34,6 +34,14 @@ pub(super) enum EngineError {
         problem: String,
     },
     #[error(
+        "engine {url}: it hangs up before it answers {path} ({problem}); check its log, or it speaks https: write https://"
+    )]
+    HangsUp {
+        url: String,
+        path: &'static str,
+        problem: String,
+    },
+    #[error(
         "engine {url}: it asks for an API key ({status}), and local has none to give; start it without --api-key"
     )]
     WantsKey { url: String, status: u16 },
@@ -52,6 +60,10 @@ pub(super) enum EngineError {
     NotSglang { url: String, problem: String },
     #[error("engine {url}: {problem}")]
     NotTrusted { url: String, problem: String },
+    #[error(
+        "engine {url}: {UNKNOWN_CA}, with --engine-ca FILE or in spec.external.tls of the pool"
+    )]
+    UnknownCa { url: String },
 }
 
 /// Asks all engines at once; the first answer that is no engine's is the error.
@@ -93,6 +105,7 @@ fn judge(
     match answer {
         Ok((status, body)) => of_answer(url, path, member, status, &body),
         Err(Problem::NotReached(problem)) => Err(EngineError::Dead { url, problem }),
+        Err(Problem::NotTrusted(why)) if why == UNKNOWN_CA => Err(EngineError::UnknownCa { url }),
         Err(problem) if problem.lasts() => Err(EngineError::NotTrusted {
             url,
             problem: problem.words(),
@@ -102,6 +115,10 @@ fn judge(
             path,
             problem: format!("no reply within {} s", within.as_secs()),
         }),
+        // A server that wants TLS may answer a plain request with the end of the connection.
+        Err(Problem::Broken(problem)) if url.starts_with("http://") => {
+            Err(EngineError::HangsUp { url, path, problem })
+        }
         Err(Problem::Broken(problem)) => Err(EngineError::Silent { url, path, problem }),
         Err(problem) => Err(EngineError::Silent {
             url,
@@ -142,4 +159,33 @@ fn of_answer(
         return Ok(());
     }
     not_sglang(url, format!("{path} answered JSON without {member}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(url: &str, problem: Problem) -> String {
+        let judged = judge(url, "/model_info", "model_path", Err(problem));
+        judged.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_server_that_hangs_up_may_want_https() {
+        let broken = || Problem::Broken("connection closed before message completed".to_owned());
+        assert_eq!(
+            said("http://e:1", broken()),
+            "engine http://e:1: it hangs up before it answers /model_info (connection closed before message completed); check its log, or it speaks https: write https://"
+        );
+        assert!(!said("https://e:1", broken()).contains("write https://"));
+    }
+
+    #[test]
+    fn a_ca_that_nobody_named_is_named_on_the_command_line() {
+        let told = said("https://e:1", Problem::NotTrusted(UNKNOWN_CA.to_owned()));
+        assert!(
+            told.ends_with("name the CA that signed it, with --engine-ca FILE or in spec.external.tls of the pool"),
+            "{told}"
+        );
+    }
 }

@@ -88,7 +88,7 @@ async fn are_known_by_the_ca_of_the_manifest_or_of_the_command_line() {
     write_manifests(&manifests, &external, &other.pem());
     let refused = Run::start(path, &home.path().join("refused")).end().await;
     assert_eq!(refused.code, Some(1), "{}", refused.talk);
-    let why = "its certificate is from a CA that is not trusted: name the CA that signed it";
+    let why = "its certificate is from a CA that is not trusted: name the CA that signed it, with --engine-ca FILE or in spec.external.tls of the pool";
     assert!(
         refused
             .talk
