@@ -85,6 +85,43 @@ async fn agents_and_plugins_do_not_reach_the_checkout() {
     }
 }
 
+/// User code that cleans up where it is, and dies: what is started next must be able to ask where it is, as the launcher of pyenv does.
+#[tokio::test]
+async fn code_that_removes_the_directory_it_works_in_is_started_again() {
+    const RUINS: &str = "import os, shutil\n    os.getcwd()\n    def ruin(name):\n        flag = os.path.join(os.path.dirname(__file__), name)\n        if not os.path.exists(flag):\n            open(flag, 'w').close()\n            shutil.rmtree(os.getcwd())\n            os._exit(7)\n";
+    let home = tempdir();
+    let scores = format!(
+        "  rewards.py: |\n    {RUINS}    def score(args, sample):\n        ruin('rewards-died')\n        return len(sample.response) % 2\n"
+    );
+    let ended = run_in_a_checkout(home.path(), &[], |text| {
+        let text = text
+            .replace("import asyncio\n", &format!("import asyncio\n    {RUINS}"))
+            .replace(
+                "        messages = list(prompt)\n",
+                "        ruin('agent-died')\n        messages = list(prompt)\n",
+            )
+            .replace(
+                "  reward:\n    type: Math\n",
+                "  reward: {type: Plugin, plugin: {path: rewards.score}}\n  plugins: {image: example.dev/rewards:1, code: {configMap: {name: files}}}\n",
+            );
+        text.trim_end().to_owned() + "\n" + &scores
+    })
+    .await;
+    let output = home.path().join("out");
+    assert_eq!(
+        ended.code,
+        Some(0),
+        "{}\n{}",
+        ended.talk,
+        run::logs(&output)
+    );
+    run::verify(&output).await;
+    for flag in ["agent/agent-died", "plugins/rewards-died"] {
+        let flag = output.join(".rollout/code").join(flag);
+        assert!(flag.exists(), "{} was not reached", flag.display());
+    }
+}
+
 /// What a person's own variables name by a relative path is found where that person is.
 #[tokio::test]
 async fn code_on_a_relative_pythonpath_is_found() {
