@@ -262,8 +262,12 @@ impl Unsupported {
     }
 
     fn pool(&mut self, pool: &SGLangPoolSpec, context: Context) {
+        let names_files = pool
+            .tokenizer
+            .as_ref()
+            .is_some_and(|tokenizer| tokenizer.names_files());
         self.when(
-            pool.tokenizer.is_some() && context == Context::Local,
+            names_files && context == Context::Local,
             "tokenizer",
             "a tokenizer of the pool's own; use the flag --tokenizer",
         );

@@ -52,25 +52,26 @@ pub(super) enum PythonError {
 
 /// The interpreter to use, once it has said that it is new enough. `None`: nobody named one, and nothing needs one.
 ///
-/// It is the program that answered, not the name that was asked: what a launcher such as pyenv's starts depends on where it is asked, and agents and
-/// plug-ins work elsewhere. The python of a virtual environment answers by its own path.
+/// A path is taken as it is: it may be a script that sets things up. Of a bare name it is the program that answered: what a launcher such as pyenv's
+/// starts depends on where it is asked, and agents and plug-ins work elsewhere. The python of a virtual environment answers by its own path.
 pub(super) async fn choose(
     given: Option<&Path>,
     is_needed: bool,
 ) -> Result<Option<PathBuf>, PythonError> {
-    let python = match given {
-        None if !is_needed => return Ok(None),
-        None => PathBuf::from(DEFAULT),
-        // Children run elsewhere; a bare name is looked up on PATH.
+    match given {
+        None if !is_needed => Ok(None),
+        None => match check(Path::new(DEFAULT)).await {
+            Err(PythonError::Missing(_)) => Err(PythonError::NoDefault),
+            answered => answered.map(Some),
+        },
         Some(path) if path.components().count() > 1 => {
-            std::path::absolute(path).map_err(|error| PythonError::Start(path.to_owned(), error))?
+            // Children run elsewhere.
+            let python = std::path::absolute(path)
+                .map_err(|error| PythonError::Start(path.to_owned(), error))?;
+            check(&python).await?;
+            Ok(Some(python))
         }
-        Some(path) => path.to_owned(),
-    };
-    match check(&python).await {
-        Err(PythonError::Missing(_)) if given.is_none() => Err(PythonError::NoDefault),
-        Err(error) => Err(error),
-        Ok(program) => Ok(Some(program)),
+        Some(name) => check(name).await.map(Some),
     }
 }
 
@@ -175,7 +176,7 @@ mod tests {
 
     /// As pyenv does: which one it is depends on the directory.
     #[tokio::test]
-    async fn the_program_that_answers_is_taken() {
+    async fn of_a_launcher_the_program_that_answers_is_taken_unless_it_was_named_by_its_path() {
         let home = tempfile::tempdir().unwrap();
         let (launcher, real) = (home.path().join("python"), home.path().join("real"));
         let script = |path: &Path, text: String| {
@@ -187,8 +188,9 @@ mod tests {
             format!("#!/bin/sh\nexec {} \"$@\"\n", real.display()),
         );
         script(&real, "#!/bin/sh\necho \"3.12 $0\"\n".to_owned());
+        assert_eq!(check(&launcher).await.unwrap(), real);
         let chosen = choose(Some(&launcher), true).await.unwrap().unwrap();
-        assert_eq!(chosen, real);
+        assert_eq!(chosen, launcher);
     }
 
     #[test]
