@@ -28,7 +28,7 @@ async fn a_single_turn_job_from_manifest_to_samples() {
     assert!(
         ended
             .talk
-            .contains("spec.output (claim samples) is where they go on a cluster"),
+            .contains("spec.output (claim math-samples) is where they go on a cluster"),
         "{}",
         ended.talk
     );
@@ -40,7 +40,8 @@ async fn a_single_turn_job_from_manifest_to_samples() {
 async fn an_agent_job_tears_down_its_surplus_and_calls_the_hook() {
     let home = tempdir();
     let output = home.path().join("out");
-    let ended = Run::start(AGENT, &output).end().await;
+    let manifest = run::slow_agent(home.path());
+    let ended = Run::start(&manifest, &output).end().await;
     assert_eq!(ended.code, Some(0), "{}", ended.talk);
     run::verify(&output).await;
     for row in run::rows(&output) {
@@ -123,7 +124,8 @@ async fn killed_twice_on_the_way_it_ends_with_whole_samples() {
 async fn interrupted_it_winds_down_and_goes_on_later() {
     let home = tempdir();
     let output = home.path().join("out");
-    let mut run = Run::start(AGENT, &output);
+    let manifest = run::slow_agent(home.path());
+    let mut run = Run::start(&manifest, &output);
     run.wait_for_talk("sessions running").await;
     run.signal(Signal::SIGINT);
     let ended = run.end().await;
@@ -131,7 +133,7 @@ async fn interrupted_it_winds_down_and_goes_on_later() {
     assert!(ended.talk.contains("goes on from here"), "{}", ended.talk);
     let hooks = || run::logs(&output).matches("abort hook of 0").count();
     let before = hooks();
-    let ended = Run::start(AGENT, &output).end().await;
+    let ended = Run::start(&manifest, &output).end().await;
     assert_eq!(ended.code, Some(0), "{}", ended.talk);
     run::verify(&output).await;
     let word = run::last_word(&output);
@@ -204,8 +206,9 @@ async fn nothing_outlives_a_killed_run() {
     let output = home.path().join("out");
     let mut run = Run::start(AGENT, &output);
     run.wait_for_talk("sessions running").await;
+    let agents_run = || run.descendants().len() > 6;
+    run::until(Duration::from_mins(1), "agents run", agents_run).await;
     let children = run.descendants();
-    assert!(children.len() > 6, "{children:?}");
     run.kill(Signal::SIGKILL).await;
     run::until(Duration::from_mins(1), "all children are gone", || {
         children

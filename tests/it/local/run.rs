@@ -27,6 +27,16 @@ pub(super) const AGENT: &str = concat!(
     "/tests/fixtures/local/agent.yaml"
 );
 
+/// The same with engines that take seconds, so that the target is reached while surplus sessions run, however busy the machine is.
+pub(super) fn slow_agent(home: &Path) -> String {
+    let manifest = fs::read_to_string(AGENT).unwrap();
+    let (fast, slow) = ("decodeTokensPerSecond: 100", "decodeTokensPerSecond: 15");
+    assert!(manifest.contains(fast));
+    let path = home.join("slow-agent.yaml");
+    fs::write(&path, manifest.replace(fast, slow)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
 const OPERATOR: &str = env!("CARGO_BIN_EXE_rollout-operator");
 
 /// Bound on one run; generous, since machines are shared.
