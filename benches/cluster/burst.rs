@@ -43,6 +43,8 @@ pub(crate) async fn run() {
     let drivers: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
     let params = ListParams::default().labels(&format!("{}=driver", labels::COMPONENT));
     plane::until("every job has a driver", async || {
+        // A list costs the API server as much as ten other calls.
+        tokio::time::sleep(Duration::from_secs(1)).await;
         drivers.list_metadata(&params).await.unwrap().items.len() == jobs
     })
     .await;

@@ -8,6 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
+use crate::count;
 use crate::plane::{logs, until};
 use crate::process::{self, Cpu, Process};
 
@@ -39,6 +40,7 @@ impl Controller {
             "--listen=127.0.0.1:0",
             "--leader-elect",
             "--lease-namespace=default",
+            &format!("--concurrency={}", count("BENCH_CONCURRENCY", 8)),
             "--key-file",
             key.to_str().unwrap(),
         ]);

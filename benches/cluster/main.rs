@@ -2,7 +2,8 @@
 //!
 //! `benches/run cluster [settled|restart|burst|writes|assignment]...` starts a cluster (`tests/cluster`) and runs this inside it. The operator is a process
 //! beside the control plane, so that its memory and CPU time are its own. `writes` and `assignment` run real Pods; for the others this process plays
-//! the kubelet of a node ([`node`]), since two cores cannot run a thousand Pods. `BENCH_JOBS`, `BENCH_POOLS`, `BENCH_BURST` and `BENCH_SECONDS` make it smaller.
+//! the kubelet of a node ([`node`]), since two cores cannot run a thousand Pods. `BENCH_JOBS`, `BENCH_POOLS`, `BENCH_BURST`, `BENCH_SECONDS` and the operator's
+//! `BENCH_CONCURRENCY` are other numbers than those of docs/benchmarks.md.
 
 #![expect(
     clippy::unwrap_used,

@@ -11,6 +11,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Client, ResourceExt};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use rollout_operator::api::meta::labels;
 use rollout_operator::resources::pool::SIDECAR_PORT;
 use serde_json::{Value, json};
@@ -29,14 +31,41 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Pods that are served at once.
 const AT_ONCE: usize = 16;
 
+/// What runs on the real node, which has no work meanwhile: its firewall is written anew for every policy and Service in the cluster.
+const RESTING: [&str; 3] = ["kubelet", "kube-proxy", "kube-router"];
+
 /// The node, until it is dropped.
 pub(crate) struct Played {
     _tasks: JoinSet<()>,
+    resting: Vec<Pid>,
+}
+
+impl Drop for Played {
+    fn drop(&mut self) {
+        for process in &self.resting {
+            let _ = kill(*process, Signal::SIGCONT);
+        }
+    }
+}
+
+/// Processes of the cluster that have these names.
+fn named(names: &[&str]) -> Vec<Pid> {
+    let entries = std::fs::read_dir("/proc").unwrap().map(Result::unwrap);
+    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let named = ids.filter(|id| {
+        let name = std::fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
+        names.contains(&name.trim())
+    });
+    named.map(Pid::from_raw).collect()
 }
 
 impl Played {
     pub(crate) async fn new(client: &Client) -> Self {
         plane::cordon(client, REAL, true).await;
+        let resting = named(&RESTING);
+        for process in &resting {
+            kill(*process, Signal::SIGSTOP).unwrap();
+        }
         let nodes: Api<Node> = Api::all(client.clone());
         let room = json!({"cpu": "10000", "memory": "100000Gi", "pods": "10000"});
         let node = json!({
@@ -49,7 +78,10 @@ impl Played {
         tasks.spawn(beat(nodes));
         tasks.spawn(serve(client.clone()));
         tasks.spawn(sidecar());
-        Self { _tasks: tasks }
+        Self {
+            _tasks: tasks,
+            resting,
+        }
     }
 }
 
