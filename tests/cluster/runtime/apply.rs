@@ -88,6 +88,8 @@ fn deployment(namespace: &str) -> Value {
                         {"name": "plain", "emptyDir": {}},
                         {"name": "all", "projected": {"sources": [{"configMap": {"name": "x", "items": [{"key": "k", "path": "p"}]}}]}},
                     ],
+                    // No node has it: whatever the replicas are, the Pods take nothing from the engines of other tests.
+                    "nodeSelector": {"rollout-operator.dev/nowhere": ""},
                     "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
                     "initContainers": [{"name": "side", "image": "localhost/tiny:1", "restartPolicy": "Always"}],
                     "containers": [{
