@@ -19,6 +19,7 @@ mod part;
 pub mod pool;
 mod pools;
 pub mod runtime;
+mod trimming;
 mod trouble;
 
 pub use error::{Class, Error};

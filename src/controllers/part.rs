@@ -23,6 +23,7 @@ use super::runtime::children::Children;
 use super::runtime::queue::{Queue, Waiting};
 use super::runtime::reconcile::Subject;
 use super::runtime::watching::{Seen, Watch};
+use super::trimming;
 
 /// Pods come and go in bursts: an object is looked at once things are quiet for so long (P8).
 const DEBOUNCE: Duration = Duration::from_millis(200);
@@ -171,7 +172,8 @@ where
     /// Pods wake the object that the label names.
     pub(super) fn pods(&mut self, selector: String, label: &'static str) -> Store<Pod> {
         let api = typed(&self.shared.client, self.part.as_deref());
-        let watch = Watch::<Pod>::new(api, "Pod", self.part.as_deref(), Some(selector), ());
+        let watch = Watch::<Pod>::new(api, "Pod", self.part.as_deref(), Some(selector), ())
+            .trimmed(trimming::pod);
         let store = watch.store();
         let (queue, roots) = (self.queue.clone(), self.roots.clone());
         self.spawn(watch, move |seen| owner_of(&queue, &roots, label, &seen));

@@ -25,6 +25,7 @@ use super::runtime::events::Teller;
 use super::runtime::queue::Queue;
 use super::runtime::reconcile::{Frame, Subject};
 use super::runtime::watching::{Seen, Watch};
+use super::trimming;
 use crate::api::job::RolloutJob;
 use crate::api::meta::{self, field_managers, labels};
 use crate::api::pool::SGLangPool;
@@ -64,7 +65,8 @@ impl Pools {
             };
             starting.roots(roots);
             starting.children(kinds(), &ours(), labels::POOL, &mut children);
-            let selector = format!("{},{}", ours(), labels::POOL);
+            // A job's Pods have the label of its pool too.
+            let selector = format!("{},{},!{}", ours(), labels::POOL, labels::JOB);
             pods.push((part.clone(), starting.pods(selector, labels::POOL)));
             jobs.push((part.clone(), bound_jobs(&mut starting)));
             parts.push(Part {
@@ -130,7 +132,8 @@ fn kinds() -> [(&'static str, ApiResource); 5] {
 fn bound_jobs(starting: &mut Starting<'_, Pool>) -> Store<Job> {
     let part = starting.part.clone();
     let api = typed(&starting.shared.client, part.as_deref());
-    let watch = Watch::<Job>::new(api, meta::JOB_KIND, part.as_deref(), None, ());
+    let watch = Watch::<Job>::new(api, meta::JOB_KIND, part.as_deref(), None, ())
+        .trimmed(trimming::bound_job);
     let store = watch.store();
     let (queue, pools) = (starting.queue.clone(), starting.roots.clone());
     starting.spawn(watch, move |seen| match seen {

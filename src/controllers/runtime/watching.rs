@@ -23,8 +23,8 @@ use crate::api::meta::field_managers;
 
 /// A dead connection is noticed after this time and a few seconds (P3).
 const WATCH_SECONDS: u32 = 120;
-/// Objects per page of a list.
-const PAGE: u32 = 500;
+/// Objects per page of a list. All caches are filled at once: what is read at a time is what a start needs more memory for than what it keeps.
+const PAGE: u32 = 100;
 
 /// Where the operator looks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +81,7 @@ where
     selector: Option<String>,
     writer: Writer<K>,
     name: String,
+    trim: fn(&mut K),
 }
 
 impl<K> Watch<K>
@@ -103,7 +104,15 @@ where
             selector,
             writer: Writer::new(resource),
             name: format!("cache of {kind}{place}"),
+            trim: |_| {},
         }
+    }
+
+    /// Keeps of each object what `trim` leaves of it.
+    #[must_use]
+    pub fn trimmed(mut self, trim: fn(&mut K)) -> Self {
+        self.trim = trim;
+        self
     }
 
     /// Its cache.
@@ -125,7 +134,14 @@ where
                 event = events.next() => event,
             };
             match event {
-                Some(Ok(event)) => self.take(&event.modify(strip), &reporting.health, &mut see),
+                Some(Ok(event)) => {
+                    let trim = self.trim;
+                    let event = event.modify(|object| {
+                        strip(object);
+                        trim(object);
+                    });
+                    self.take(&event, &reporting.health, &mut see);
+                }
                 Some(Err(error)) => self.failed(&error, &reporting),
                 None => return,
             }
