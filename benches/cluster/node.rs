@@ -52,11 +52,11 @@ impl Drop for Played {
 fn named(names: &[&str]) -> Vec<Pid> {
     let entries = std::fs::read_dir("/proc").unwrap().map(Result::unwrap);
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let named = ids.filter(|id| {
+    let found = ids.filter(|id| {
         let name = std::fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
         names.contains(&name.trim())
     });
-    named.map(Pid::from_raw).collect()
+    found.map(Pid::from_raw).collect()
 }
 
 impl Played {

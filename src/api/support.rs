@@ -8,7 +8,7 @@ use super::job::{
     Agentic, Compression, Dataset, DatasetFormat, FilterType, Granularity, History, MessageMatcher,
     Output, OutputFormat, Reward, RewardType, Rollout, RolloutJobSpec, SamplePicker, TokenMode,
 };
-use super::pool::{Engine, SGLangPoolSpec};
+use super::pool::{Engine, SGLangPoolSpec, Tokenizer};
 use super::validate::Violation;
 
 /// Where an object is going to run.
@@ -262,10 +262,7 @@ impl Unsupported {
     }
 
     fn pool(&mut self, pool: &SGLangPoolSpec, context: Context) {
-        let names_files = pool
-            .tokenizer
-            .as_ref()
-            .is_some_and(|tokenizer| tokenizer.names_files());
+        let names_files = pool.tokenizer.as_ref().is_some_and(Tokenizer::names_files);
         self.when(
             names_files && context == Context::Local,
             "tokenizer",
