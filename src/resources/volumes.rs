@@ -36,6 +36,14 @@ impl Mounted {
     }
 }
 
+/// The volumes of a Pod, and the mounts of its one container.
+pub(super) fn split(mounts: Vec<Mounted>) -> (Vec<Value>, Vec<Value>) {
+    let pairs = mounts
+        .into_iter()
+        .map(|Mounted { volume, mount }| (volume, mount));
+    pairs.unzip()
+}
+
 fn named(name: &str, source: Value) -> Value {
     let mut volume = json!({"name": name});
     if let (Some(volume), Value::Object(source)) = (volume.as_object_mut(), source) {

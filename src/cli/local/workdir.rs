@@ -16,6 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rollout_driver::output::is_out_of_space;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -207,11 +208,12 @@ fn clear_workplaces(state: &Path) {
 
 fn at(path: &Path) -> impl FnOnce(io::Error) -> WorkDirError {
     let path = path.display().to_string();
-    move |source: io::Error| match source.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+    move |source| {
+        if is_out_of_space(&source) {
             WorkDirError::NoSpace { path, source }
+        } else {
+            WorkDirError::Io { path, source }
         }
-        _ => WorkDirError::Io { path, source },
     }
 }
 

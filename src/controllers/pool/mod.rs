@@ -8,6 +8,7 @@
 mod asked;
 mod ca;
 mod external;
+mod looks;
 mod observe;
 mod reconciler;
 mod states;

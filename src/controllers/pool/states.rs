@@ -14,12 +14,10 @@ use http::{Method, StatusCode};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::task::JoinSet;
-use tokio::time::MissedTickBehavior;
 
+use super::looks::Looks;
 use crate::plan::pool::EngineState;
 
-/// Between two looks.
-const PERIOD: Duration = Duration::from_secs(5);
 /// Longest wait for a connection.
 const CONNECT: Duration = Duration::from_secs(2);
 /// Longest wait for an answer: the sidecar itself waits two seconds for its engine.
@@ -125,13 +123,8 @@ impl Known {
     }
 
     async fn run(&self, asker: &Asker, is_there: impl Fn() -> bool, changed: impl Fn()) {
-        let mut ticks = tokio::time::interval(PERIOD);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            if !is_there() {
-                return;
-            }
+        let mut looks = Looks::new(is_there);
+        while looks.go_on().await {
             if self.look(asker).await {
                 changed();
             }

@@ -181,10 +181,7 @@ fn parts(
         startup_period,
         files: _,
     } = part;
-    let (volumes, volume_mounts): (Vec<_>, Vec<_>) = mounts
-        .into_iter()
-        .map(|Mounted { volume, mount }| (volume, mount))
-        .unzip();
+    let (volumes, volume_mounts) = volumes::split(mounts);
     let default = json!({
         "name": ENGINE,
         "env": env,

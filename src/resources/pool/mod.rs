@@ -238,6 +238,19 @@ pub enum EngineList {
     Service(String),
 }
 
+impl EngineList {
+    /// As the router and the survey take it on their command lines.
+    fn arguments(self) -> Vec<String> {
+        match self {
+            Self::Urls(urls) => urls
+                .into_iter()
+                .map(|url| format!("--engine={url}"))
+                .collect(),
+            Self::Service(service) => vec![format!("--engine-service={service}")],
+        }
+    }
+}
+
 /// Where the engines of a pool are.
 pub fn engine_list(
     pool: &str,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{EngineList, PoolInput, RouterObjects, SIDECAR_PORT, engine_list};
+use super::{PoolInput, RouterObjects, SIDECAR_PORT, engine_list};
 use crate::api::meta::annotations;
 use crate::api::pool::{Router, RoutingPolicy};
 use crate::api::values::{ConfigMapKeyRef, SecretKeyRef};
@@ -142,12 +142,8 @@ fn parts(input: PoolInput<'_>, name: &str) -> PodParts {
             input.rendering.service_host(name, &owner.namespace)
         ),
     ];
-    match engine_list(&owner.name, &owner.namespace, input.spec, input.rendering) {
-        EngineList::Service(service) => arguments.push(format!("--engine-service={service}")),
-        EngineList::Urls(urls) => {
-            arguments.extend(urls.into_iter().map(|url| format!("--engine={url}")));
-        }
-    }
+    let engines = engine_list(&owner.name, &owner.namespace, input.spec, input.rendering);
+    arguments.extend(engines.arguments());
     arguments.extend(state_port(input.spec));
     let mut mounts = vec![Mounted::read_only(
         "secrets",
@@ -162,10 +158,7 @@ fn parts(input: PoolInput<'_>, name: &str) -> PodParts {
         mounts.push(mounted);
         arguments.push(format!("--engine-ca-file={file}"));
     }
-    let (volumes, volume_mounts): (Vec<_>, Vec<_>) = mounts
-        .into_iter()
-        .map(|Mounted { volume, mount }| (volume, mount))
-        .unzip();
+    let (volumes, volume_mounts) = volumes::split(mounts);
     let mut annotations = serde_json::Map::new();
     labels::set(&mut annotations, annotations::SAFE_TO_EVICT, "false");
     let mut defaults = json!({

@@ -5,7 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use super::router::{ENGINE_KEY, engine_ca};
-use super::{EngineList, PoolInput, engine_list};
+use super::{PoolInput, engine_list};
 use crate::api::meta::annotations;
 use crate::api::values::SecretKeyRef;
 use crate::resources::labels::{self, Component};
@@ -44,22 +44,15 @@ fn parts(input: PoolInput<'_>, key: &SecretKeyRef) -> PodParts {
         format!("--engine-key-file={ENGINE_KEY}/{key}"),
         format!("--engine-key-name=the Secret {name}, key {key}"),
     ];
-    match engine_list(&owner.name, &owner.namespace, input.spec, input.rendering) {
-        EngineList::Service(service) => arguments.push(format!("--engine-service={service}")),
-        EngineList::Urls(urls) => {
-            arguments.extend(urls.into_iter().map(|url| format!("--engine={url}")));
-        }
-    }
+    let engines = engine_list(&owner.name, &owner.namespace, input.spec, input.rendering);
+    arguments.extend(engines.arguments());
     let source = volumes::optional(volumes::secret_keys(name, &[key]));
     let mut mounts = vec![Mounted::read_only("engine-key", ENGINE_KEY, source)];
     if let Some((mounted, file)) = engine_ca(input.spec) {
         mounts.push(mounted);
         arguments.push(format!("--engine-ca-file={file}"));
     }
-    let (volumes, volume_mounts): (Vec<_>, Vec<_>) = mounts
-        .into_iter()
-        .map(|Mounted { volume, mount }| (volume, mount))
-        .unzip();
+    let (volumes, volume_mounts) = volumes::split(mounts);
     let mut defaults = json!({
         "securityContext": security::pod(),
         "containers": [{

@@ -139,19 +139,26 @@ impl OutputError {
     /// An error of the file system.
     pub(super) fn io(operation: &'static str, path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
-        match source.kind() {
-            io::ErrorKind::StorageFull
-            | io::ErrorKind::QuotaExceeded
-            | io::ErrorKind::FileTooLarge => Self::NoSpace {
+        if is_out_of_space(&source) {
+            Self::NoSpace {
                 operation,
                 path,
                 source,
-            },
-            _ => Self::Io {
+            }
+        } else {
+            Self::Io {
                 operation,
                 path,
                 source,
-            },
+            }
         }
     }
+}
+
+/// Whether there is no room to write: on the disk, in a quota, or below a limit on the size of files.
+pub fn is_out_of_space(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
 }

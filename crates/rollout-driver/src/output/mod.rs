@@ -29,7 +29,7 @@ mod verify;
 mod whole;
 mod writer;
 
-pub use error::OutputError;
+pub use error::{OutputError, is_out_of_space};
 pub use manifest::{
     BUILTIN_TOKENIZER, FileEntry, MANIFEST_VERSION, Manifest, ResultEntry, RewardInfo, StepEntry,
     TokenCounts, tokenizer_name,

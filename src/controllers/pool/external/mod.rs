@@ -14,7 +14,6 @@ mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -25,9 +24,6 @@ pub use survey::{Credentials, CredentialsNow, Surveyor};
 
 use crate::plan::pool::external::Survey;
 use crate::resources::pool::EngineList;
-
-/// Between two looks at a pool's engines.
-const PERIOD: Duration = Duration::from_secs(5);
 
 /// The pools whose engines are asked, by UID.
 #[derive(Default)]

@@ -5,9 +5,8 @@ use std::time::Duration;
 use engine_http::{Asker, Problem, Question, Trust};
 use http::{Method, StatusCode};
 use parking_lot::Mutex;
-use tokio::time::MissedTickBehavior;
 
-use super::PERIOD;
+use crate::controllers::pool::looks::Looks;
 use crate::plan::pool::external::Survey;
 
 /// Longest wait for a connection, and for an answer.
@@ -39,14 +38,9 @@ impl Remote {
         is_there: impl Fn() -> bool,
         changed: impl Fn(),
     ) {
-        let mut ticks = tokio::time::interval(PERIOD);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut looks = Looks::new(is_there);
         let mut silent: u8 = 0;
-        loop {
-            ticks.tick().await;
-            if !is_there() {
-                return;
-            }
+        while looks.go_on().await {
             let after = match self.ask().await {
                 Ok(survey) => {
                     silent = 0;

@@ -7,10 +7,9 @@ use engine_http::Trust;
 use futures_util::{StreamExt, stream};
 use parking_lot::Mutex;
 use rollout_router::{EngineService, EngineUrlError};
-use tokio::time::MissedTickBehavior;
 
-use super::PERIOD;
 use super::probe::{Probe, Watched};
+use crate::controllers::pool::looks::Looks;
 use crate::plan::pool::external::{Answer, ExternalEngine, Survey};
 use crate::resources::pool::EngineList;
 
@@ -79,14 +78,9 @@ impl Surveyor {
 
     /// Asks as long as `is_there`; `changed` is called after each change.
     pub async fn run(&self, is_there: impl Fn() -> bool, changed: impl Fn() + Sync) {
-        let mut ticks = tokio::time::interval(PERIOD);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut looks = Looks::new(is_there);
         let mut current: Option<(Credentials, Probe)> = None;
-        loop {
-            ticks.tick().await;
-            if !is_there() {
-                return;
-            }
+        while looks.go_on().await {
             let now = (self.credentials)();
             let now = now.and_then(|credentials| match current.take() {
                 Some((before, probe)) if before == credentials => Ok((before, probe)),
