@@ -181,6 +181,21 @@ async fn team() {
     .await;
 }
 
+/// Ends the team's jobs and pools while an operator is there to do it, then what is left.
+async fn end_team() {
+    kubectl(&[
+        "-n",
+        TEAM,
+        "delete",
+        "rolloutjobs,sglangpools",
+        "--all",
+        "--timeout=60s",
+    ])
+    .await;
+    nothing_installed().await;
+    kubectl(&["delete", "namespace", TEAM, "--timeout=90s"]).await;
+}
+
 async fn uninstall() {
     helm(&[
         "uninstall",
@@ -249,17 +264,7 @@ async fn a_release_is_upgraded_below_running_jobs() {
     assert_eq!(images.matches(NEXT).count(), 2, "{images}");
     assert!(!before["spec"].to_string().contains(NEXT));
     assert_eq!(engines_of_pool().await, engines);
-    kubectl(&[
-        "-n",
-        TEAM,
-        "delete",
-        "rolloutjobs,sglangpools",
-        "--all",
-        "--timeout=60s",
-    ])
-    .await;
-    nothing_installed().await;
-    kubectl(&["delete", "namespace", TEAM, "--timeout=90s"]).await;
+    end_team().await;
 }
 
 #[tokio::test]
@@ -318,15 +323,5 @@ async fn jobs_that_run_while_the_operator_is_away_wait_for_it_and_finished_ones_
     })
     .await;
     assert_eq!(engines_of_pool().await, engines);
-    kubectl(&[
-        "-n",
-        TEAM,
-        "delete",
-        "rolloutjobs,sglangpools",
-        "--all",
-        "--timeout=60s",
-    ])
-    .await;
-    nothing_installed().await;
-    kubectl(&["delete", "namespace", TEAM, "--timeout=90s"]).await;
+    end_team().await;
 }

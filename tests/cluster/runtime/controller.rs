@@ -28,6 +28,32 @@ impl Controller {
         Self::start_of_image(namespace, "localhost/rollout-operator:dev", more).await
     }
 
+    /// One that stands for the lease of its namespace, under a name of its own.
+    pub(crate) async fn candidate(namespace: &str, name: &str, lease_seconds: u64) -> Self {
+        let arguments = [
+            "--leader-elect",
+            "--lease-namespace",
+            namespace,
+            "--lease-seconds",
+            &lease_seconds.to_string(),
+            "--pod-name",
+            name,
+        ];
+        Self::ready(namespace, &arguments).await
+    }
+
+    /// Wakes one that slept past its lease: it ends, and says why.
+    pub(crate) async fn wakes_without_its_lease(&mut self) {
+        self.signal(Signal::SIGCONT);
+        let status = self.end().await;
+        assert_eq!(status.code(), Some(1), "{}", self.log());
+        assert!(
+            self.log().contains("is lost: it was not renewed in time"),
+            "{}",
+            self.log()
+        );
+    }
+
     async fn start_of_image(namespace: &str, image: &str, more: &[&str]) -> Self {
         let home = tempfile::tempdir().unwrap();
         let key = home.path().join("key");

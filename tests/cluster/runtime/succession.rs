@@ -15,23 +15,14 @@ use crate::agents::audit::{self, Write};
 use crate::agents::{agents, directory};
 
 /// The lease as it is by default; in tests of the election itself it is shorter, and a busy machine deposes its holder.
-const LEASE_SECONDS: &str = "15";
+const LEASE_SECONDS: u64 = 15;
 /// How long jobs may take that are followed to their end.
 const LIMIT: Duration = Duration::from_mins(4);
 /// Jobs of every way to run.
 const JOBS: [&str; 3] = ["single", "own", "reused"];
 
 async fn candidate(namespace: &str, name: &str) -> Controller {
-    let arguments = [
-        "--leader-elect",
-        "--lease-namespace",
-        namespace,
-        "--lease-seconds",
-        LEASE_SECONDS,
-        "--pod-name",
-        name,
-    ];
-    Controller::ready(namespace, &arguments).await
+    Controller::candidate(namespace, name, LEASE_SECONDS).await
 }
 
 /// One that leads, in the place's own controller's stead.
@@ -165,14 +156,7 @@ async fn a_leader_that_slept_past_its_lease_starts_nothing_twice() {
     until("the second leads", &second, async || second.leads().await).await;
     goes_on(&place, &second).await;
     let mut first = std::mem::replace(&mut place.controller, second);
-    first.signal(Signal::SIGCONT);
-    let status = first.end().await;
-    assert_eq!(status.code(), Some(1), "{}", first.log());
-    assert!(
-        first.log().contains("is lost: it was not renewed in time"),
-        "{}",
-        first.log()
-    );
+    first.wakes_without_its_lease().await;
     assert!(place.controller.leads().await, "{}", place.controller.log());
     end_whole(place).await;
 }

@@ -36,6 +36,20 @@ async fn run_in_a_checkout(
         .await
 }
 
+/// The job with a plug-in's reward, `rewards.score` of these lines.
+fn scored_by(text: &str, rewards: &str) -> String {
+    let text = text.replace(
+        "  reward:\n    type: Math\n",
+        "  reward: {type: Plugin, plugin: {path: rewards.score}}\n  plugins: {image: example.dev/rewards:1, code: {configMap: {name: files}}}\n",
+    );
+    text.trim_end().to_owned() + "\n" + rewards
+}
+
+async fn ends_well(ended: &Ended, output: &Path) {
+    assert_eq!(ended.code, Some(0), "{}\n{}", ended.talk, run::logs(output));
+    run::verify(output).await;
+}
+
 fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap().flatten();
     let mut names: Vec<_> = entries
@@ -56,23 +70,12 @@ async fn agents_and_plugins_do_not_reach_the_checkout() {
     let ended = run_in_a_checkout(home.path(), &[], |text| {
         let text = text
             .replace("        messages = list(prompt)\n", cleans)
-            .replace("concurrentSessionsPerPod: 8", "concurrentSessionsPerPod: 1")
-            .replace(
-                "  reward:\n    type: Math\n",
-                "  reward: {type: Plugin, plugin: {path: rewards.score}}\n  plugins: {image: example.dev/rewards:1, code: {configMap: {name: files}}}\n",
-            );
-        text.trim_end().to_owned() + "\n" + scores
+            .replace("concurrentSessionsPerPod: 8", "concurrentSessionsPerPod: 1");
+        scored_by(&text, scores)
     })
     .await;
     let output = home.path().join("out");
-    assert_eq!(
-        ended.code,
-        Some(0),
-        "{}\n{}",
-        ended.talk,
-        run::logs(&output)
-    );
-    run::verify(&output).await;
+    ends_well(&ended, &output).await;
     assert!(thesis.exists());
     assert_eq!(names(&home.path().join("checkout")), ["work"]);
     for gone in ["agents", "plugins"] {
@@ -99,23 +102,12 @@ async fn code_that_removes_the_directory_it_works_in_is_started_again() {
             .replace(
                 "        messages = list(prompt)\n",
                 "        ruin('agent-died')\n        messages = list(prompt)\n",
-            )
-            .replace(
-                "  reward:\n    type: Math\n",
-                "  reward: {type: Plugin, plugin: {path: rewards.score}}\n  plugins: {image: example.dev/rewards:1, code: {configMap: {name: files}}}\n",
             );
-        text.trim_end().to_owned() + "\n" + &scores
+        scored_by(&text, &scores)
     })
     .await;
     let output = home.path().join("out");
-    assert_eq!(
-        ended.code,
-        Some(0),
-        "{}\n{}",
-        ended.talk,
-        run::logs(&output)
-    );
-    run::verify(&output).await;
+    ends_well(&ended, &output).await;
     for flag in ["agent/agent-died", "plugins/rewards-died"] {
         let flag = output.join(".rollout/code").join(flag);
         assert!(flag.exists(), "{} was not reached", flag.display());
@@ -157,14 +149,7 @@ async fn a_program_beside_the_manifest_is_found_and_its_files_are_asked_for() {
     })
     .await;
     let output = home.path().join("out");
-    assert_eq!(
-        ended.code,
-        Some(0),
-        "{}\n{}",
-        ended.talk,
-        run::logs(&output)
-    );
-    run::verify(&output).await;
+    ends_well(&ended, &output).await;
     for row in run::rows(&output) {
         assert!(row["metadata"]["agent_error"].is_null(), "{row}");
     }
