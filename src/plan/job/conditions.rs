@@ -11,6 +11,8 @@ use crate::api::job::{HookResult, Phase};
 use crate::plan::conditions::{self, Claim};
 use crate::plan::pool::Trouble;
 
+const DRIVER_STARTS: &str = "the driver starts";
+
 /// What is said about a job, from where its course leads.
 pub(super) struct View<'a> {
     pub(super) input: &'a Input<'a>,
@@ -154,7 +156,7 @@ impl View<'_> {
                     let message = format!("the driver crashed and is started again: {crash}");
                     not(reasons::STARTING, &message)
                 }
-                None => not(reasons::STARTING, "the driver starts"),
+                None => not(reasons::STARTING, DRIVER_STARTS),
             },
             _ => not(reasons::STARTING, "the job waits for its pool"),
         }
@@ -246,9 +248,9 @@ impl View<'_> {
             Course::Wait(_) | Course::Rest(_) if self.input.was_driver_heard() => {
                 not(reasons::AS_EXPECTED, "the driver ended without a decision")
             }
-            Course::Wait(_) | Course::Rest(_) | Course::Begin(_) => {
-                not(reasons::STARTING, "no driver runs")
-            }
+            Course::Wait(_) | Course::Rest(_) => not(reasons::STARTING, "no driver runs"),
+            // In the words of the look that makes it: the status is written once for both.
+            Course::Begin(_) => not(reasons::STARTING, DRIVER_STARTS),
             Course::Run => match self.doing() {
                 Some(Doing::Generating) => Claim::new(
                     types::SAMPLING,
@@ -257,7 +259,7 @@ impl View<'_> {
                     "the driver generates samples",
                 ),
                 Some(_) => not(reasons::AS_EXPECTED, "the driver is done"),
-                None => not(reasons::STARTING, "the driver starts"),
+                None => not(reasons::STARTING, DRIVER_STARTS),
             },
             Course::Stop(_) | Course::Settle(_) | Course::Over => {
                 not(reasons::AS_EXPECTED, "the driver is done")

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rollout_operator::api::conditions::reasons;
 use rollout_operator::api::job::{Phase, Progress};
-use rollout_operator::plan::job::{AgentLife, DriverLife, PoolView, Report};
+use rollout_operator::plan::job::{AgentLife, DriverLife, Due, PoolView, Report, due};
 use rollout_operator::plan::pool::Trouble;
 use serde_json::{Value, json};
 
@@ -23,6 +23,8 @@ fn the_number_of_an_attempt_is_written_before_its_pod_is_made() {
     let makes = scene.step();
     assert_eq!(acts(&makes), "hold, pool, objects, driver");
     assert_eq!(makes.status.attempt, 1);
+    // One write is enough for both looks.
+    assert_eq!(due(&begins.status, &makes.status, None), Due::Never);
     scene.observed.drivers = vec![driver(1, DriverLife::Starting)];
     assert_eq!(acts(&scene.step()), "hold, pool, objects");
 }
