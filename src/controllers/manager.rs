@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! start:  serve -> definitions -> watches fill caches (also in standby) -> lease -> reconciles
-//! stop:   no new reconcile -> running ones end (bounded) -> lease given back -> watches, server
+//! stop:   no new reconcile -> running ones end, then what they told (bounded) -> lease given back -> watches, server
 //! lost:   the lease is not ours any more: nothing is written from that moment, and the process ends with an error
 //! ```
 
@@ -19,19 +19,21 @@ use tokio_util::sync::CancellationToken;
 use super::Error;
 use super::jobs::Jobs;
 use super::pools::Pools;
+use super::roots::Roots;
 use super::runtime::connection;
 use super::runtime::election::{Leadership, Timing};
 use super::runtime::elector::{Elector, Standing};
 use super::runtime::health::Health;
 use super::runtime::metrics::Metrics;
 use super::runtime::serve;
+use super::runtime::telling::{self, Teller, Told, Writer};
 use super::runtime::watching::{Reporting, Scope};
 use crate::api::job::RolloutJob;
 use crate::api::pool::SGLangPool;
 use crate::resources::Rendering;
 use crate::resources::secrets::OperatorKey;
 
-/// Longest wait for running reconciles during a stop. With the lease's return it fits into a grace period of 30 s.
+/// Longest wait for running reconciles and their events during a stop. With the lease's return it fits into a grace period of 30 s.
 const DRAIN: Duration = Duration::from_secs(15);
 /// Between two looks for definitions that are missing.
 const LOOK: Duration = Duration::from_secs(2);
@@ -78,12 +80,15 @@ pub(super) struct Shared {
     pub(super) leadership: Leadership,
     pub(super) metrics: Arc<Metrics>,
     pub(super) reporting: Reporting,
+    pub(super) teller: Teller,
 }
 
 /// What a leader does.
 struct Work {
     pools: Pools,
     jobs: Jobs,
+    told: Told,
+    writer: Writer,
 }
 
 /// Runs a controller until it is told to stop. An error: it could not start, or it led and leads no more.
@@ -107,6 +112,7 @@ pub async fn run(
         Some(_) => Leadership::by_election(),
         None => Leadership::always(),
     };
+    let (teller, told) = telling::teller(Arc::clone(&metrics));
     let shared = Shared {
         settings: Arc::new(settings),
         client,
@@ -117,8 +123,9 @@ pub async fn run(
             stop: end.clone(),
         },
         metrics,
+        teller,
     };
-    let outcome = lead(&shared, &stop).await;
+    let outcome = lead(&shared, told, &stop).await;
     end.cancel();
     while let Some(ended) = background.join_next().await {
         if let Ok(Err(error)) = ended {
@@ -129,15 +136,26 @@ pub async fn run(
 }
 
 /// From the first look to the last reconcile.
-async fn lead(shared: &Shared, stop: &CancellationToken) -> Result<(), Error> {
+async fn lead(shared: &Shared, told: Told, stop: &CancellationToken) -> Result<(), Error> {
     tokio::select! {
         () = stop.cancelled() => return Ok(()),
         () = definitions(shared) => {}
     }
     let mut watches = JoinSet::new();
+    let roots = Roots::of(shared);
+    let pools = Pools::start(shared, &mut watches, &roots);
+    let jobs = Jobs::start(shared, &mut watches, &roots)?;
+    roots.watch(shared, &mut watches, pools.queues(), jobs.queues());
     let work = Work {
-        pools: Pools::start(shared, &mut watches),
-        jobs: Jobs::start(shared, &mut watches)?,
+        pools,
+        jobs,
+        told,
+        writer: Writer::new(
+            shared.client.clone(),
+            shared.settings.instance.clone(),
+            shared.leadership.clone(),
+            Arc::clone(&shared.metrics),
+        ),
     };
     let outcome = match shared.settings.election.clone() {
         None => {
@@ -206,17 +224,35 @@ fn announce(shared: &Shared, standing: &Standing) {
     shared.metrics.leads(*standing == Standing::Leading);
 }
 
-/// Reconciles until told to stop, then until what runs has ended, or not for ever.
+/// Reconciles until told to stop, then until what runs has ended and what it told is written, or not for ever.
 async fn reconcile(work: Work, stop: &CancellationToken) {
-    let Work { pools, jobs } = work;
-    let running = async { tokio::join!(pools.run(stop.clone()), jobs.run(stop.clone())) };
+    let Work {
+        pools,
+        jobs,
+        told,
+        writer,
+    } = work;
+    let end = CancellationToken::new();
+    // Ends with this function, however that ends.
+    let mut telling = JoinSet::new();
+    telling.spawn(told.write(end.clone(), move |word| {
+        let writer = writer.clone();
+        async move { writer.write(word).await }
+    }));
+    let running = async {
+        tokio::join!(pools.run(stop.clone()), jobs.run(stop.clone()));
+        end.cancel();
+        telling.join_next().await;
+    };
     tokio::pin!(running);
     tokio::select! {
-        _ = &mut running => return,
+        () = &mut running => return,
         () = stop.cancelled() => tracing::info!("stopping"),
     }
     if tokio::time::timeout(DRAIN, running).await.is_err() {
-        tracing::warn!("reconciles did not end in time; the next controller goes on with them");
+        tracing::warn!(
+            "reconciles and events did not end in time; the next controller goes on with them"
+        );
     }
 }
 

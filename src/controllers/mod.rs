@@ -18,6 +18,7 @@ pub mod manager;
 mod part;
 pub mod pool;
 mod pools;
+mod roots;
 pub mod runtime;
 mod trimming;
 mod trouble;

@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::manager::Shared;
+use super::roots::Queues;
 use super::runtime::children::Children;
 use super::runtime::queue::{Queue, Waiting};
 use super::runtime::reconcile::Subject;
@@ -33,9 +34,19 @@ pub(super) type Stores<K> = Vec<(Option<String>, Store<K>)>;
 
 /// The objects of a namespace, or of the cluster, that are reconciled.
 pub(super) struct Part<K: Resource<DynamicType = ()> + 'static> {
+    /// The namespace; none: the cluster.
+    pub(super) part: Option<String>,
     pub(super) store: Store<K>,
     pub(super) queue: Queue,
     pub(super) waiting: Waiting,
+}
+
+/// The queues of all parts.
+pub(super) fn queues<K: Resource<DynamicType = ()>>(parts: &[Part<K>]) -> Queues {
+    let parts = parts.iter();
+    parts
+        .map(|part| (part.part.clone(), part.queue.clone()))
+        .collect()
 }
 
 /// Reconciles the objects of all parts until told to stop, and until what runs then has ended.
@@ -74,6 +85,7 @@ where
         F: Fn(Arc<K>, Subject) -> BoxFuture<'static, Action> + Send + Sync + 'static,
     {
         let Self {
+            part: _,
             store,
             queue,
             waiting,
@@ -126,25 +138,13 @@ impl<K> Starting<'_, K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
-    pub(super) fn spawn<O>(
-        &mut self,
-        watch: Watch<O>,
-        see: impl FnMut(Seen<'_, O>) + Send + 'static,
-    ) where
+    fn spawn<O>(&mut self, watch: Watch<O>, see: impl FnMut(Seen<'_, O>) + Send + 'static)
+    where
         O: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
         O::DynamicType: Eq + std::hash::Hash + Clone + Send + Sync,
     {
         self.watches
             .spawn(watch.run(self.shared.reporting.clone(), see));
-    }
-
-    /// An object that changed is looked at.
-    pub(super) fn roots(&mut self, roots: Watch<K>) {
-        let (queue, all_roots) = (self.queue.clone(), self.roots.clone());
-        self.spawn(roots, move |seen| match seen {
-            Seen::Object(object) => add(&queue, object),
-            Seen::List => all(&queue, &all_roots),
-        });
     }
 
     /// What was made for an object wakes the one that the label names.
@@ -246,4 +246,9 @@ fn subject<K: Resource>(object: &K) -> Subject {
         uid: object.uid().unwrap_or_default(),
         generation: object.meta().generation.unwrap_or_default(),
     }
+}
+
+/// Whether a part has a namespace.
+pub(super) fn covers(part: Option<&str>, namespace: &str) -> bool {
+    part.is_none_or(|part| part == namespace)
 }

@@ -8,31 +8,25 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::core::{ApiResource, DeserializeGuard};
+use kube::core::ApiResource;
 use kube::runtime::controller::Action;
-use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::manager::Shared;
-use super::part::{self, Part, Starting, Stores, all, filled, typed};
+use super::part::{self, Part, Starting, Stores, filled};
 use super::pool::{Context, OfPool, PoolReconciler, States, Surveys};
+use super::roots::{Job, Pool, Queues, Roots, pool_of};
 use super::runtime::apply::Applier;
 use super::runtime::calls::Calls;
 use super::runtime::children::Children;
-use super::runtime::events::Teller;
 use super::runtime::queue::Queue;
 use super::runtime::reconcile::{Frame, Subject};
-use super::runtime::watching::{Seen, Watch};
-use super::trimming;
-use crate::api::job::RolloutJob;
 use crate::api::meta::{self, field_managers, labels};
-use crate::api::pool::SGLangPool;
 use crate::resources::labels::Component;
 
-type Pool = DeserializeGuard<SGLangPool>;
-type Job = DeserializeGuard<RolloutJob>;
 /// The pools of a process.
 pub(super) struct Pools {
     shared: Shared,
@@ -44,18 +38,13 @@ pub(super) struct Pools {
 }
 
 impl Pools {
-    /// Starts the watches; nothing is reconciled yet.
-    pub(super) fn start(shared: &Shared, watches: &mut JoinSet<()>) -> Self {
+    /// Starts the watches of what is made for pools; nothing is reconciled yet.
+    pub(super) fn start(shared: &Shared, watches: &mut JoinSet<()>, roots: &Roots) -> Self {
         let mut parts = Vec::new();
         let mut children = Children::default();
         let mut pods: Stores<Pod> = Vec::new();
-        let mut jobs: Stores<Job> = Vec::new();
-        for part in shared.settings.scope.parts() {
+        for (part, store) in roots.pools() {
             let (queue, waiting) = Queue::new(meta::POOL_KIND, Arc::clone(&shared.metrics));
-            let api = typed(&shared.client, part.as_deref());
-            // No selector: it would hide users' objects (P17). Nor a predicate on the generation: it would swallow deletions (P5).
-            let roots = Watch::<Pool>::new(api, meta::POOL_KIND, part.as_deref(), None, ());
-            let store = roots.store();
             let mut starting = Starting {
                 shared,
                 watches,
@@ -63,21 +52,23 @@ impl Pools {
                 queue: queue.clone(),
                 roots: store.clone(),
             };
-            starting.roots(roots);
-            starting.children(kinds(), &ours(), labels::POOL, &mut children);
+            // Not what was made for jobs.
+            let selector = format!("{},{}", ours(), labels::POOL);
+            starting.children(kinds(), &selector, labels::POOL, &mut children);
             // A job's Pods have the label of its pool too.
-            let selector = format!("{},{},!{}", ours(), labels::POOL, labels::JOB);
+            let selector = format!("{selector},!{}", labels::JOB);
             pods.push((part.clone(), starting.pods(selector, labels::POOL)));
-            jobs.push((part.clone(), bound_jobs(&mut starting)));
             parts.push(Part {
+                part,
                 store,
                 queue,
                 waiting,
             });
         }
+        let jobs = roots.jobs();
         let filled = filled(children.clone(), pods.clone(), jobs.clone()).boxed();
-        let roots = Roots::of(&parts);
-        let context = context(shared, children, pods, jobs, roots);
+        let there = There::of(&parts);
+        let context = context(shared, children, pods, jobs, there);
         let reconciler = Arc::new(PoolReconciler::new(context));
         Self {
             frame: Frame::new(meta::POOL_KIND, Arc::clone(&shared.metrics)),
@@ -86,6 +77,11 @@ impl Pools {
             filled,
             reconciler,
         }
+    }
+
+    /// The queues of what is reconciled.
+    pub(super) fn queues(&self) -> Queues {
+        part::queues(&self.parts)
     }
 
     /// Reconciles until told to stop, and until what runs then has ended.
@@ -128,47 +124,18 @@ fn kinds() -> [(&'static str, ApiResource); 5] {
     ]
 }
 
-/// A job wakes the pool that it uses.
-fn bound_jobs(starting: &mut Starting<'_, Pool>) -> Store<Job> {
-    let part = starting.part.clone();
-    let api = typed(&starting.shared.client, part.as_deref());
-    let watch = Watch::<Job>::new(api, meta::JOB_KIND, part.as_deref(), None, ())
-        .trimmed(trimming::bound_job);
-    let store = watch.store();
-    let (queue, pools) = (starting.queue.clone(), starting.roots.clone());
-    starting.spawn(watch, move |seen| match seen {
-        Seen::Object(job) => {
-            if let Some((namespace, name)) = pool_of(job) {
-                queue.add(&namespace, &name);
-            }
-        }
-        Seen::List => all(&queue, &pools),
-    });
-    store
-}
-
 /// Selects what the operator made.
 fn ours() -> String {
     format!("{}={}", labels::APP_MANAGED_BY, labels::OPERATOR)
 }
 
-fn pool_of(job: &Job) -> Option<(String, String)> {
-    let job = job.0.as_ref().ok()?;
-    let Some(reference) = &job.spec.pool_ref else {
-        // A pool of its own has its name.
-        return Some((job.namespace()?, job.name_any()));
-    };
-    let namespace = reference.namespace.clone().or_else(|| job.namespace())?;
-    Some((namespace, reference.name.clone()))
-}
-
 /// The pools themselves.
-struct Roots {
+struct There {
     there: OfPool<Option<String>>,
     queue: OfPool<()>,
 }
 
-impl Roots {
+impl There {
     fn of(parts: &[Part<Pool>]) -> Self {
         let stores: Vec<_> = parts.iter().map(|part| part.store.clone()).collect();
         let queues: Vec<_> = parts.iter().map(|part| part.queue.clone()).collect();
@@ -193,12 +160,15 @@ fn context(
     children: Children,
     pods: Stores<Pod>,
     jobs: Stores<Job>,
-    roots: Roots,
+    pools: There,
 ) -> Context {
     let calls = Calls::new(shared.client.clone(), shared.leadership.clone());
-    let metrics = Arc::clone(&shared.metrics);
     Context {
-        applier: Applier::new(calls.clone(), field_managers::POOL, Arc::clone(&metrics)),
+        applier: Applier::new(
+            calls.clone(),
+            field_managers::POOL,
+            Arc::clone(&shared.metrics),
+        ),
         calls,
         children,
         survey_pods: of_component(pods.clone(), Component::Survey),
@@ -209,18 +179,13 @@ fn context(
             });
             i32::try_from(bound.count()).unwrap_or(i32::MAX)
         }),
-        there: Arc::new(roots.there),
-        queue: Arc::new(roots.queue),
+        there: Arc::new(pools.there),
+        queue: Arc::new(pools.queue),
         surveys: Surveys::default(),
         states: States::default(),
         rendering: shared.settings.rendering.clone(),
         key: shared.settings.key.clone(),
-        teller: Teller::new(
-            shared.client.clone(),
-            shared.settings.instance.clone(),
-            shared.leadership.clone(),
-            metrics,
-        ),
+        teller: shared.teller.clone(),
     }
 }
 

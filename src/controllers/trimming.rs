@@ -1,9 +1,6 @@
 //! What caches keep of objects that there are thousands of: what a look reads of them.
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
-use kube::core::DeserializeGuard;
-
-use crate::api::job::{RolloutJob, RolloutJobStatus};
 
 /// Of a Pod: its metadata and status, its node, and of its containers names, resources and whether they start again.
 ///
@@ -28,17 +25,6 @@ fn container(whole: Container) -> Container {
         restart_policy: whole.restart_policy,
         ..Container::default()
     }
-}
-
-/// Of a job, for the pool that it uses: its spec, and whether it has ended.
-pub(super) fn bound_job(job: &mut DeserializeGuard<RolloutJob>) {
-    let Ok(job) = &mut job.0 else { return };
-    job.metadata.annotations = None;
-    let completion_time = job.status.take().and_then(|status| status.completion_time);
-    job.status = Some(RolloutJobStatus {
-        completion_time,
-        ..RolloutJobStatus::default()
-    });
 }
 
 #[cfg(test)]

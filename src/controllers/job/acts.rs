@@ -13,14 +13,15 @@ use serde_json::{Value, json};
 
 use super::status::{self, Target};
 use crate::api::meta::{field_managers, finalizers, labels};
+use crate::controllers::runtime::apply::Applier;
 use crate::controllers::runtime::calls::{Calls, Effect, Identity};
 use crate::controllers::runtime::children::Children;
-use crate::controllers::runtime::{prune, unread};
+use crate::controllers::runtime::prune;
 use crate::controllers::{Class, Error};
 use crate::resources::{Object, names};
 
 /// Calls of one job that are made at once.
-const AT_ONCE: usize = 8;
+pub(super) const AT_ONCE: usize = 8;
 
 /// Creates Pods. One that is there already is fine, if it is the job's.
 pub(super) async fn create(calls: &Calls, uid: &str, pods: &[Object]) -> Result<(), Error> {
@@ -249,15 +250,16 @@ pub(super) async fn delete_job(calls: &Calls, target: &Target) -> Result<(), Err
 
 /// Deletes everything that a job made but for Pods; policies last, as long as anything runs below them.
 pub(super) async fn clear(
-    calls: &Calls,
+    applier: &Applier,
     children: &Children,
     target: &Target,
     own_pool: Option<&Object>,
 ) -> Result<(), Error> {
+    let calls = applier.calls();
     if let Some(pool) = own_pool {
         delete_pool(calls, target, pool).await?;
     }
-    delete_settings(calls, target).await?;
+    delete_settings(applier, target).await?;
     let found = children.labelled(&target.namespace, labels::JOB, &target.name);
     let mut victims = prune::unwanted(&target.uid, &BTreeSet::new(), &found);
     victims.sort_by_key(|victim| victim.identity.kind == "NetworkPolicy");
@@ -288,7 +290,8 @@ async fn delete_pool(calls: &Calls, target: &Target, pool: &Object) -> Result<()
 }
 
 /// Settings of all attempts, and the Secret, which the operator may not read: somebody else's of that name stays.
-async fn delete_settings(calls: &Calls, target: &Target) -> Result<(), Error> {
+async fn delete_settings(applier: &Applier, target: &Target) -> Result<(), Error> {
+    let calls = applier.calls();
     let namespace = &target.namespace;
     let maps: Api<ConfigMap> = Api::namespaced(calls.client().clone(), namespace);
     let selector = format!(
@@ -327,7 +330,7 @@ async fn delete_settings(calls: &Calls, target: &Target) -> Result<(), Error> {
             "labels": {labels::APP_MANAGED_BY: labels::OPERATOR, labels::JOB_UID: target.uid},
         },
     });
-    unread::delete(calls, field_managers::JOB, &secret).await
+    applier.delete_unread(&secret).await
 }
 
 fn pods(calls: &Calls, target: &Target) -> Api<Pod> {

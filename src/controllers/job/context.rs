@@ -10,7 +10,7 @@ use crate::api::pool::SGLangPool;
 use crate::controllers::runtime::apply::Applier;
 use crate::controllers::runtime::calls::Calls;
 use crate::controllers::runtime::children::Children;
-use crate::controllers::runtime::events::Teller;
+use crate::controllers::runtime::telling::Teller;
 use crate::resources::Rendering;
 use crate::resources::secrets::OperatorKey;
 

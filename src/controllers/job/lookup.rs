@@ -3,6 +3,8 @@
 //! Looked up once per attempt, and again while something is missing: nobody watches users' objects. Secrets may not be read; a Pod that waits
 //! for one says so itself.
 
+use futures_util::future::join_all;
+use futures_util::{FutureExt, StreamExt, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim};
 use kube::Api;
 
@@ -27,21 +29,35 @@ pub(super) async fn trouble(
     subject: &Subject<'_>,
     plan: &Plan,
 ) -> Result<Option<Trouble>, Error> {
-    for reference in references::job(&subject.job.spec) {
-        if reference.path.starts_with(OWN_POOL) {
-            continue;
-        }
-        if let Some(message) = missing(context, subject, &reference).await? {
-            return Ok(Some(Trouble {
-                reason: reasons::REFERENCE_NOT_FOUND,
-                message: format!("{}: {message}", reference.path),
-            }));
+    let named = references::job(&subject.job.spec);
+    let looks: Vec<_> = named
+        .iter()
+        .filter(|reference| !reference.path.starts_with(OWN_POOL))
+        .map(|reference| of_reference(context, subject, reference).boxed())
+        .collect();
+    let answers: Vec<_> = stream::iter(looks).buffered(acts::AT_ONCE).collect().await;
+    for answer in answers {
+        let trouble = answer?;
+        if trouble.is_some() {
+            return Ok(trouble);
         }
     }
     if plan.status.attempt == subject.before.attempt {
         return Ok(None);
     }
     refused(context, subject).await
+}
+
+async fn of_reference(
+    context: &Context,
+    subject: &Subject<'_>,
+    reference: &Reference,
+) -> Result<Option<Trouble>, Error> {
+    let missing = missing(context, subject, reference).await?;
+    Ok(missing.map(|message| Trouble {
+        reason: reasons::REFERENCE_NOT_FOUND,
+        message: format!("{}: {message}", reference.path),
+    }))
 }
 
 async fn missing(
@@ -106,8 +122,10 @@ async fn refused(context: &Context, subject: &Subject<'_>) -> Result<Option<Trou
         image: None,
     };
     pods.extend(resources::agent_pod(input, never).ok().map(|(pod, _)| pod));
-    for pod in pods {
-        let taken = acts::would_create(&context.calls, &pod).await;
+    let tries = pods
+        .iter()
+        .map(|pod| acts::would_create(&context.calls, pod));
+    for taken in join_all(tries).await {
         if let Err(error) = taken {
             return match refusal::of_error(&error) {
                 Some(trouble) => Ok(Some(trouble)),

@@ -1,9 +1,11 @@
 //! Builds what an attempt needs, applies it, and creates Pods: policies are there before them.
 
+use futures_util::{FutureExt, StreamExt, stream};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::context::Context;
+use super::memory::Memories;
 use super::subject::Subject;
 use super::{acts, refusal};
 use crate::api::meta::{self, annotations, labels};
@@ -30,6 +32,7 @@ pub(super) enum Agents {
 /// The attempt's objects, then its driver and agents.
 pub(super) async fn make(
     context: &Context,
+    memories: &Memories,
     subject: &Subject<'_>,
     plan: &Plan,
 ) -> Result<Agents, Error> {
@@ -52,17 +55,20 @@ pub(super) async fn make(
     let settings = unread::fingerprint(unread.iter().copied());
     driver.value["metadata"]["annotations"][annotations::SETTINGS] = json!(settings);
     // Policies are there before anything that they are about.
-    for object in read {
-        apply(context, object).await?;
-    }
+    let (policies, mut rest): (Vec<_>, Vec<_>) = read
+        .into_iter()
+        .partition(|object| object.kind() == Kind::NetworkPolicy);
     if noted(context, subject, attempt).as_ref() != Some(&settings) {
         let kept = |object: &&Object| plan.settings || object.kind() != Kind::ConfigMap;
-        for object in unread.into_iter().filter(kept) {
-            apply(context, object).await?;
-        }
+        rest.extend(unread.into_iter().filter(kept));
+    }
+    for together in [policies, rest] {
+        apply_all(context, &together).await?;
     }
     let uid = &subject.target.uid;
     if plan.driver {
+        // From now on it may be there, whatever becomes of the call.
+        memories.asked_for_driver(uid);
         acts::create(&context.calls, uid, &[driver]).await?;
     }
     let agents: Vec<Object> = plan
@@ -100,6 +106,18 @@ fn noted(context: &Context, subject: &Subject<'_>, attempt: u32) -> Option<Strin
             && pod.labels().get(labels::JOB_UID) == Some(&target.uid)
     })?;
     driver.annotations().get(annotations::SETTINGS).cloned()
+}
+
+/// Applies objects that do not need each other. The first of them that fails is told, so that the same failure has the same words each time.
+async fn apply_all(context: &Context, objects: &[&Object]) -> Result<(), Error> {
+    let all: Vec<_> = objects
+        .iter()
+        .map(|object| apply(context, object).boxed())
+        .collect();
+    let outcomes: Vec<_> = stream::iter(all).buffered(acts::AT_ONCE).collect().await;
+    outcomes
+        .into_iter()
+        .try_for_each(|outcome| outcome.map(drop))
 }
 
 /// Applies an object: what is watched by what is there, the rest unread.

@@ -18,6 +18,8 @@ pub(super) struct Memories {
 #[derive(Default)]
 struct Remembered {
     attempt: i32,
+    /// The attempt that this process began, until it asks for its driver.
+    begun: Option<i32>,
     /// UID of the driver that is asked.
     driver: Option<String>,
     agents: Memory,
@@ -44,6 +46,23 @@ impl Memories {
             }
             known.agents.clone()
         })
+    }
+
+    /// This process wrote the number of an attempt: nobody has asked for its driver.
+    pub(super) fn begins(&self, uid: &str, attempt: i32) {
+        self.with(uid, |known| known.begun = Some(attempt));
+    }
+
+    /// The driver may be there from now on.
+    pub(super) fn asked_for_driver(&self, uid: &str) {
+        self.with(uid, |known| known.begun = None);
+    }
+
+    /// Whether a driver of an attempt that no cache has may be there all the same.
+    pub(super) fn may_have_driver(&self, uid: &str, attempt: i32) -> bool {
+        let jobs = self.jobs.lock();
+        jobs.get(uid)
+            .is_none_or(|known| known.begun != Some(attempt))
     }
 
     /// The driver that is asked.
@@ -110,5 +129,25 @@ impl Memories {
 
     fn with<T>(&self, uid: &str, change: impl FnOnce(&mut Remembered) -> T) -> T {
         change(self.jobs.lock().entry(uid.to_owned()).or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Memories;
+
+    #[test]
+    fn only_who_began_an_attempt_and_asked_for_no_driver_knows_that_there_is_none() {
+        let memories = Memories::default();
+        assert!(memories.may_have_driver("a", 1), "another process began it");
+        memories.begins("a", 1);
+        assert!(!memories.may_have_driver("a", 1));
+        assert!(memories.may_have_driver("a", 2), "another process began it");
+        assert!(memories.may_have_driver("b", 1));
+        memories.asked_for_driver("a");
+        assert!(memories.may_have_driver("a", 1));
+        memories.begins("a", 2);
+        memories.forget("a");
+        assert!(memories.may_have_driver("a", 2));
     }
 }

@@ -54,6 +54,7 @@ impl JobReconciler {
         self.statuses.forget(uid);
         self.mounts.forget(uid);
         self.unreadable.forget(uid);
+        self.context.applier.forget(uid);
         if let Some(driver) = self.memories.forget(uid) {
             self.context.drivers.forget(&driver);
         }
@@ -67,9 +68,7 @@ impl JobReconciler {
             Err(why) => {
                 // What runs of it is another version's.
                 let object = job.object_ref(&());
-                self.unreadable
-                    .tell(&self.context.teller, &object, why)
-                    .await;
+                self.unreadable.tell(&self.context.teller, &object, why);
                 return Ok(Next::OnChange);
             }
         };
@@ -163,7 +162,8 @@ impl JobReconciler {
         }
         let attempt = before.attempt;
         let is_expected = before.start_time.is_some() && before.completion_time.is_none();
-        if is_expected && !drivers.iter().any(|driver| driver.attempt == attempt) {
+        let is_here = drivers.iter().any(|driver| driver.attempt == attempt);
+        if is_expected && !is_here && self.memories.may_have_driver(&target.uid, attempt) {
             let name = names::driver(&target.name, subject.attempt());
             let found = acts::read_pod(&self.context.calls, target, &name).await?;
             let ours = found.filter(|pod| label(pod, labels::JOB_UID) == Some(&target.uid));
@@ -282,9 +282,12 @@ impl JobReconciler {
             Due::Never => Ok(Next::OnChange),
             Due::In(wait) => Ok(Next::After(wait)),
             Due::Now => {
+                if plan.status.attempt != before.attempt {
+                    self.memories.begins(&target.uid, plan.status.attempt);
+                }
                 let notes = events::notes(&before.conditions, &plan.status.conditions);
                 let object = job.object_ref(&());
-                self.context.teller.tell(&object, &notes).await;
+                self.context.teller.tell(&object, &notes);
                 Ok(Next::OnChange)
             }
         }
@@ -307,10 +310,16 @@ impl JobReconciler {
         }
         let mut agents = Agents::Made;
         if plan.objects || !plan.agents.create.is_empty() {
-            agents = make::make(context, subject, plan).await?;
+            agents = make::make(context, &self.memories, subject, plan).await?;
         }
         if plan.clear {
-            acts::clear(calls, &context.children, target, own_pool.as_ref()).await?;
+            acts::clear(
+                &context.applier,
+                &context.children,
+                target,
+                own_pool.as_ref(),
+            )
+            .await?;
             acts::let_go(calls, target).await?;
         }
         if plan.delete {

@@ -21,9 +21,10 @@ use crate::api::pool::{SGLangPool, SGLangPoolSpec, SGLangPoolStatus};
 use crate::controllers::runtime::apply::{Applier, Outcome};
 use crate::controllers::runtime::calls::{Calls, Identity};
 use crate::controllers::runtime::children::Children;
-use crate::controllers::runtime::events::{self, Teller};
+use crate::controllers::runtime::events;
 use crate::controllers::runtime::prune;
 use crate::controllers::runtime::reconcile::Next;
+use crate::controllers::runtime::telling::Teller;
 use crate::controllers::runtime::unread;
 use crate::controllers::runtime::unreadable::{self, Unreadable};
 use crate::controllers::{Class, Error};
@@ -96,6 +97,7 @@ impl PoolReconciler {
     pub fn forget(&self, uid: &str) {
         self.statuses.forget(uid);
         self.unreadable.forget(uid);
+        self.context.applier.forget(uid);
         self.context.surveys.forget(uid);
         self.context.states.forget(uid);
     }
@@ -111,9 +113,7 @@ impl PoolReconciler {
             Ok(pool) => pool,
             Err(why) => {
                 let object = pool.object_ref(&());
-                self.unreadable
-                    .tell(&self.context.teller, &object, why)
-                    .await;
+                self.unreadable.tell(&self.context.teller, &object, why);
                 if let Err(error) = self.refuse_unreadable(metadata, why).await {
                     // What has a wrong type cannot be applied to, not even its status.
                     tracing::debug!(%error, "the status of a pool that cannot be read");
@@ -243,10 +243,7 @@ impl PoolReconciler {
             .await?;
         if change == Change::Written {
             let notes = events::notes(&before.conditions, &after.conditions);
-            self.context
-                .teller
-                .tell(&pool.object_ref(&()), &notes)
-                .await;
+            self.context.teller.tell(&pool.object_ref(&()), &notes);
         }
         Ok(())
     }

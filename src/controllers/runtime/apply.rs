@@ -6,16 +6,15 @@
 //! never a write that changes nothing, never a write over an object of somebody else. Caveat: what this process remembers of its applies
 //! is gone with it; afterwards [`super::ownership`] alone decides.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kube::api::{Patch, PatchParams};
-use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::calls::{Calls, Effect, Identity};
-use super::decision::{self, Applied, Decision, Fingerprint};
+use super::decision::{self, Applied, Decision};
+use super::memory::Memory;
 use super::metrics::Metrics;
 use super::prune::{self, Standing};
 use crate::controllers::Error;
@@ -26,10 +25,7 @@ pub struct Applier {
     calls: Calls,
     manager: &'static str,
     metrics: Arc<Metrics>,
-    /// By UID of the object.
-    memory: Arc<Mutex<HashMap<String, Applied>>>,
-    /// Of objects that are never read, by name and owner.
-    sent: Arc<Mutex<HashMap<String, Fingerprint>>>,
+    memory: Arc<Memory>,
 }
 
 /// What became of an object.
@@ -51,7 +47,6 @@ impl Applier {
             manager,
             metrics,
             memory: Arc::default(),
-            sent: Arc::default(),
         }
     }
 
@@ -69,8 +64,9 @@ impl Applier {
         if let Some(live) = live {
             self.make_way(desired, live, &identity).await?;
         }
+        let owner = prune::owner(desired).unwrap_or_default();
         let uid = live.and_then(|live| live["metadata"]["uid"].as_str());
-        let last = uid.and_then(|uid| self.memory.lock().get(uid).cloned());
+        let last = uid.and_then(|uid| self.memory.applied(owner, uid));
         let now = Instant::now();
         match decision::decide(desired, live, last.as_ref(), self.manager, now) {
             Decision::Settled => {
@@ -88,7 +84,7 @@ impl Applier {
                 let applied =
                     Applied::new(desired, &answer, self.manager, &reason, last.as_ref(), now);
                 if let Some(uid) = answer["metadata"]["uid"].as_str() {
-                    self.memory.lock().insert(uid.to_owned(), applied);
+                    self.memory.note_applied(owner, uid, applied);
                 }
                 tracing::info!(object = %identity, ?reason, "applied");
                 self.metrics.applied(reason.label());
@@ -117,12 +113,13 @@ impl Applier {
         }
     }
 
-    /// Forgets objects that are gone.
-    pub fn forget(&self, uid: &str) {
-        self.memory.lock().remove(uid);
+    /// Forgets what an owner had that is gone.
+    pub fn forget(&self, owner: &str) {
+        self.memory.forget(owner);
     }
 
-    pub(super) fn calls(&self) -> &Calls {
+    /// The way to the API server.
+    pub fn calls(&self) -> &Calls {
         &self.calls
     }
 
@@ -130,14 +127,12 @@ impl Applier {
         self.manager
     }
 
-    /// What was sent last of an object that is never read.
-    pub(super) fn sent(&self, key: &str) -> Option<Fingerprint> {
-        self.sent.lock().get(key).copied()
+    pub(super) fn memory(&self) -> &Memory {
+        &self.memory
     }
 
-    pub(super) fn note_sent(&self, key: String, fingerprint: Fingerprint) {
-        self.sent.lock().insert(key, fingerprint);
-        self.metrics.applied("unread");
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     async fn read(&self, identity: &Identity) -> Result<Option<Value>, Error> {

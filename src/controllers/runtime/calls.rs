@@ -73,7 +73,7 @@ impl Calls {
 }
 
 /// Which object a raw object is.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
     /// `group/version`, or the version alone.
     pub api_version: String,

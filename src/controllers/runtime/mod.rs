@@ -1,8 +1,8 @@
 //! What both controllers share: how objects are applied and removed, when something is tried again, who leads, what is told to people and
 //! to scrapers, and the order of a stop.
 //!
-//! - [`ownership`], [`decision`], [`prune`]'s choice, [`backoff`] and [`election`] decide; they take the time as an argument and do no IO.
-//! - [`calls`], [`apply`], [`unread`], [`prune`], [`elector`], [`events`], [`watching`] and [`serve`] act.
+//! - [`ownership`], [`decision`], [`prune`]'s choice, [`backoff`], [`events`] and [`election`] decide; they take the time as an argument and do no IO.
+//! - [`calls`], [`apply`], [`unread`], [`prune`], [`elector`], [`telling`], [`watching`] and [`serve`] act.
 //! - [`reconcile`] is the frame around every reconcile: time limit, panics, backoff, metrics.
 
 pub mod apply;
@@ -15,6 +15,7 @@ pub mod election;
 pub mod elector;
 pub mod events;
 pub mod health;
+pub mod memory;
 pub mod metrics;
 pub mod ownership;
 pub mod prune;
@@ -22,6 +23,7 @@ mod quantity;
 pub mod queue;
 pub mod reconcile;
 pub mod serve;
+pub mod telling;
 pub mod unread;
 pub mod unreadable;
 pub mod watching;

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use super::apply::{Applier, Outcome};
 use super::calls::{Calls, Effect, Identity};
 use super::decision::{self, Reason};
+use super::memory::Unread;
 use super::prune;
 use crate::api::meta::labels;
 use crate::controllers::{Class, Error};
@@ -24,20 +25,48 @@ impl Applier {
     pub async fn apply_unread(&self, desired: &Value) -> Result<Outcome, Error> {
         let identity = Identity::of(desired)?;
         let owner = prune::owner(desired).unwrap_or_default();
-        let key = format!("{identity} of {owner}");
-        if self.sent(&key) == Some(decision::hash(desired)) {
+        let fingerprint = decision::hash(desired);
+        let known = self.memory().unread(owner, &identity);
+        if known.as_ref().map(|known| known.fingerprint) == Some(fingerprint) {
             return Ok(Outcome::Settled);
         }
-        if self.sent(&key).is_some() {
-            self.change_or_make(&identity, desired).await?;
+        let uid = if known.is_some() {
+            self.change_or_make(&identity, desired).await?
         } else {
-            self.make_or_change(&identity, desired).await?;
-        }
-        self.note_sent(key, decision::hash(desired));
+            self.make_or_change(&identity, desired).await?
+        };
+        let unread = Unread { fingerprint, uid };
+        self.memory().note_unread(owner, identity, unread);
+        self.metrics().applied("unread");
         Ok(Outcome::Sent(Reason::Missing))
     }
 
-    async fn change_or_make(&self, identity: &Identity, desired: &Value) -> Result<(), Error> {
+    /// Deletes an object, if it is there and of the same owner as `like`.
+    pub async fn delete_unread(&self, like: &Value) -> Result<(), Error> {
+        let identity = Identity::of(like)?;
+        let owner = prune::owner(like).unwrap_or_default();
+        // What this process made need not be asked whose it is.
+        let known = self.memory().unread(owner, &identity);
+        let uid = match known.and_then(|known| known.uid) {
+            Some(uid) => Some(uid),
+            None => match check(self.calls(), &identity, self.manager(), like).await {
+                Ok(uid) => uid,
+                Err(error) if matches!(error.class(), Class::NotFound | Class::Foreign) => {
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        remove(self.calls(), &identity, uid).await?;
+        self.memory().forget_unread(owner, &identity);
+        Ok(())
+    }
+
+    async fn change_or_make(
+        &self,
+        identity: &Identity,
+        desired: &Value,
+    ) -> Result<Option<String>, Error> {
         match self.change(identity, desired).await {
             Err(error) if error.class() == Class::NotFound => self.make(identity, desired).await,
             other => other,
@@ -45,7 +74,11 @@ impl Applier {
     }
 
     /// What this process has not sent yet is mostly not there. A quota that is used up refuses it also where it is.
-    async fn make_or_change(&self, identity: &Identity, desired: &Value) -> Result<(), Error> {
+    async fn make_or_change(
+        &self,
+        identity: &Identity,
+        desired: &Value,
+    ) -> Result<Option<String>, Error> {
         let refused = match self.make(identity, desired).await {
             Err(error) if matches!(error.class(), Class::Conflict | Class::Forbidden) => error,
             other => return other,
@@ -56,11 +89,11 @@ impl Applier {
         }
     }
 
-    async fn change(&self, identity: &Identity, desired: &Value) -> Result<(), Error> {
+    async fn change(&self, identity: &Identity, desired: &Value) -> Result<Option<String>, Error> {
         let mut steps = tests(desired);
         steps.extend(changes(desired));
         match patch(self.calls(), identity, self.manager(), steps).await {
-            Ok(_) => Ok(()),
+            Ok(changed) => Ok(changed.metadata.uid),
             Err(error) if error.class() == Class::Invalid => {
                 // Either it is not ours, or what we sent is refused.
                 match check(self.calls(), identity, self.manager(), desired).await {
@@ -93,7 +126,7 @@ impl Applier {
         }
     }
 
-    async fn make(&self, identity: &Identity, desired: &Value) -> Result<(), Error> {
+    async fn make(&self, identity: &Identity, desired: &Value) -> Result<Option<String>, Error> {
         let text = identity.to_string();
         let object: DynamicObject = serde_json::from_value(desired.clone())
             .map_err(|error| Error::call("create", &text, kube::Error::SerdeError(error)))?;
@@ -106,7 +139,7 @@ impl Applier {
         self.calls()
             .call(Effect::Write, "create", &text, call)
             .await
-            .map(drop)
+            .map(|made| made.metadata.uid)
     }
 }
 
@@ -119,17 +152,6 @@ pub fn fingerprint<'a>(objects: impl Iterator<Item = &'a Object>) -> String {
         .finalize()
         .iter()
         .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
-}
-
-/// Deletes an object, if it is there and of the same owner as `like`.
-pub async fn delete(calls: &Calls, manager: &'static str, like: &Value) -> Result<(), Error> {
-    let identity = Identity::of(like)?;
-    let uid = match check(calls, &identity, manager, like).await {
-        Ok(uid) => uid,
-        Err(error) if matches!(error.class(), Class::NotFound | Class::Foreign) => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    remove(calls, &identity, uid).await
 }
 
 async fn remove(calls: &Calls, identity: &Identity, uid: Option<String>) -> Result<(), Error> {

@@ -9,7 +9,8 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::error_boundary::InvalidObject;
 use parking_lot::Mutex;
 
-use super::events::{Note, Teller};
+use super::events::Note;
+use super::telling::Teller;
 use crate::api::conditions::{reasons, types};
 
 /// Generations that people were told of, by UID.
@@ -18,7 +19,7 @@ pub struct Unreadable(Mutex<HashMap<String, i64>>);
 
 impl Unreadable {
     /// Tells of an object, unless that was done.
-    pub async fn tell(&self, teller: &Teller, object: &ObjectReference, why: &InvalidObject) {
+    pub fn tell(&self, teller: &Teller, object: &ObjectReference, why: &InvalidObject) {
         let uid = why.metadata.uid.clone().unwrap_or_default();
         let generation = why.metadata.generation.unwrap_or_default();
         if self.0.lock().insert(uid, generation) == Some(generation) {
@@ -32,7 +33,7 @@ impl Unreadable {
             reason: reasons::INVALID_SPEC.to_owned(),
             message: message(why),
         };
-        teller.tell(object, &[note]).await;
+        teller.tell(object, &[note]);
     }
 
     /// An object is gone.

@@ -10,3 +10,4 @@ mod ownership;
 mod pool_status;
 mod prune;
 mod queue;
+mod telling;
