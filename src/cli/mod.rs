@@ -5,6 +5,7 @@ mod controller;
 mod crds;
 mod data;
 mod driver;
+mod engine_ca;
 mod engine_sidecar;
 mod guard;
 mod key;

@@ -7,12 +7,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use engine_http::Trust;
 use rollout_router::{Config, Listeners, Router};
 use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+
+use super::engine_ca::CaFile;
 
 /// How long a Service still sends clients to a router that leaves.
 const QUIET: Duration = Duration::from_secs(5);
@@ -71,7 +72,8 @@ struct Settings {
     #[arg(long, value_name = "FILE")]
     engine_key_file: Option<PathBuf>,
 
-    /// File with the CAs that may vouch for engines behind https, as PEM text; read once [default: those that browsers trust].
+    /// File with the CAs that may vouch for engines behind https, as PEM text; read again when it changes [default: those that browsers
+    /// trust].
     #[arg(long, value_name = "FILE")]
     engine_ca_file: Option<PathBuf>,
 
@@ -171,7 +173,8 @@ impl Settings {
         }
     }
 
-    fn to_config(&self) -> anyhow::Result<Config> {
+    /// The settings of the router, and the file of CAs that it is to follow.
+    fn to_config(&self) -> anyhow::Result<(Config, Option<CaFile>)> {
         let mut config = Config::new(&self.engines);
         let service = self.engine_service.as_deref();
         config.engine_service = service.map(str::parse).transpose()?;
@@ -180,8 +183,13 @@ impl Settings {
         config.control_token = secret(&self.control_token_file)?;
         config.claim_secret = secret(&self.claim_secret_file)?;
         config.engine_key = secret(&self.engine_key_file)?;
-        if let Some(file) = &self.engine_ca_file {
-            config.engine_trust = engine_ca(file)?;
+        let ca = self
+            .engine_ca_file
+            .as_deref()
+            .map(CaFile::open)
+            .transpose()?;
+        if let Some(ca) = &ca {
+            config.engine_trust = ca.trust();
         }
         config.advertise_url.clone_from(&self.advertise_url);
         config.job.clone_from(&self.job);
@@ -206,7 +214,7 @@ impl Settings {
             seconds(self.engine_silence_seconds.map(NonZero::get)),
         );
         times.first_byte = seconds(self.first_byte_seconds);
-        Ok(config)
+        Ok((config, ca))
     }
 }
 
@@ -224,13 +232,6 @@ fn read_secret(file: &Path) -> anyhow::Result<String> {
     Ok(secret)
 }
 
-/// The CAs in a file, and no others.
-pub(super) fn engine_ca(file: &Path) -> anyhow::Result<Trust> {
-    let text = std::fs::read_to_string(file)
-        .with_context(|| format!("cannot read the CA in {}", file.display()))?;
-    Trust::only(&text).with_context(|| format!("{} is no CA", file.display()))
-}
-
 /// Runs the sub-command.
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let settings = match &args.config {
@@ -243,7 +244,8 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             args.settings.or(file_settings)
         }
     };
-    let router = Router::new(settings.to_config()?)?;
+    let (config, ca) = settings.to_config()?;
+    let router = Router::new(config)?;
     let listeners = Listeners {
         agents: bind(settings.agents_listen).await?,
         control: bind(settings.control_listen).await?,
@@ -257,8 +259,17 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     tokio::select! {
         served = router.serve(listeners, cancel.clone()) => served?,
         () = stop(args.exit_with_stdin, leave, &router, &cancel) => {}
+        () = follow(ca) => {}
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Never ends.
+async fn follow(ca: Option<CaFile>) {
+    match ca {
+        Some(ca) => ca.follow().await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn bind(address: Option<SocketAddr>) -> anyhow::Result<TcpListener> {
@@ -312,7 +323,7 @@ mod tests {
 
     fn service(settings: &str) -> Result<String, String> {
         let settings: Settings = serde_yaml::from_str(settings).unwrap();
-        let config = settings.to_config().map_err(|error| error.to_string())?;
+        let (config, _) = settings.to_config().map_err(|error| error.to_string())?;
         Ok(config.engine_service.unwrap().to_string())
     }
 

@@ -6,8 +6,8 @@
 //! trusted ([`Trust`]), always: there is no switch. What is wrong with it is said in words that a person can act on, and that do not change from
 //! one try to the next. The plain path is a `TcpStream` behind one `match`.
 //!
-//! **Caveats.** HTTP/1.1 only, which is what SGLang's server speaks. No client certificates, no proxies. A CA's text is read once: who replaces
-//! it makes a new [`Trust`].
+//! **Caveats.** HTTP/1.1 only, which is what SGLang's server speaks. No client certificates, no proxies. Who has another text of
+//! a CA says so ([`Trust::renew`]).
 
 mod ask;
 mod connector;

@@ -198,7 +198,7 @@ async fn running_engines(args: &Args, inputs: &Inputs) -> anyhow::Result<Vec<Str
 /// Who may vouch for engines behind https.
 fn trusted(args: &Args, inputs: &Inputs) -> anyhow::Result<Trust> {
     match (&args.engine_ca, &inputs.engine_ca) {
-        (Some(file), _) => crate::cli::router::engine_ca(file),
+        (Some(file), _) => Ok(crate::cli::engine_ca::CaFile::open(file)?.trust()),
         (None, Some(pem)) => Trust::only(&String::from_utf8_lossy(pem))
             .context("spec.external.tls.caConfigMapKeyRef is no CA"),
         (None, None) => Ok(Trust::public()),

@@ -112,6 +112,22 @@ async fn an_engine_that_is_not_trusted_gets_nothing_and_the_refusal_says_why() {
 }
 
 #[tokio::test]
+async fn a_ca_that_is_renewed_is_trusted_from_the_next_connection_on() {
+    let (before, after) = (Authority::new("before"), Authority::new("after"));
+    let encrypted = Encrypted::start(after.signs(&["127.0.0.1"], Valid::Now)).await;
+    let trust = Trust::only(&before.pem()).unwrap();
+    let bed = encrypted.router(trust.clone()).await;
+    assert_eq!(generate(&bed).await.status, 503);
+    trust.renew("no certificate").unwrap_err();
+    let answer = generate(&bed).await;
+    assert_eq!(answer.status, 503);
+    let why = "its certificate is from a CA that is not trusted";
+    assert!(answer.error().contains(why), "{}", answer.error());
+    trust.renew(&after.pem()).unwrap();
+    generate(&bed).await.ok();
+}
+
+#[tokio::test]
 async fn plain_http_behind_an_https_address_is_told() {
     let engine = Engine::start(engine_config()).await;
     let bed = Bed::with(Vec::new(), |config| {
