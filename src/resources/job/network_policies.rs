@@ -1,12 +1,12 @@
 //! Who may connect to whom in a job. Both policies exist before the first Pod does.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::JobInput;
 use super::config::STATUS_PORT;
 use crate::api::job::Agentic;
 use crate::resources::labels::{self, Component};
-use crate::resources::pool::{AGENTS_PORT, from_controller, port};
+use crate::resources::pool::{AGENTS_PORT, dns, from_controller, port};
 use crate::resources::{Kind, Object, names};
 
 /// In: the job's agents to the router, the controller to the driver's state. Out: everywhere (engines, storage).
@@ -54,19 +54,4 @@ pub(super) fn agents(input: JobInput<'_>, agentic: &Agentic) -> Object {
     }
     let name = names::agent_policy(job);
     input.object(Kind::NetworkPolicy, name, Some(Component::Agent), body)
-}
-
-/// The Pods of the cluster's DNS, where every distribution that has any labels them so, and the addresses that the installation names: a cache on
-/// the node and a resolver on a host have no Pod that a selector could name. Anything wider is a way out: port 53 of some other Pod, say.
-fn dns(addresses: &[String]) -> Value {
-    let mut to = vec![json!({
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
-        "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
-    })];
-    to.extend(
-        addresses
-            .iter()
-            .map(|cidr| json!({"ipBlock": {"cidr": cidr}})),
-    );
-    json!({"to": to, "ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]})
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! Deployment <pool>-engine    Service <pool>-engines (headless: its names are the engine list)    PodDisruptionBudget, NetworkPolicy <pool>-engine
 //! Deployment <pool>-router    Service <pool>-router, Secret <pool>-router                         when the spec asks for a router
-//! Deployment <pool>-survey                                                                        for external engines that ask for a key
+//! Deployment <pool>-survey    NetworkPolicy <pool>-survey                                         for external engines that ask for a key
 //! ServiceAccount <pool>-pool  ConfigMap <pool>-simulator                                          the latter for simulated engines
 //! ```
 //!
@@ -29,7 +29,7 @@ use super::{Object, Owner, Refusal, Rendering, labels, revision};
 use crate::api::pool::{Engine, External, SGLangPoolSpec};
 
 pub use deployment::keep_engines;
-pub(super) use network_policy::{from_controller, port};
+pub(super) use network_policy::{dns, from_controller, port};
 pub use router::{AGENTS_PORT, CONTROL_PORT};
 pub(super) use router::{
     CONTROL_TOKEN, SECRETS, engine_ca, engine_key, liveness, opaque, state_port,
@@ -65,7 +65,7 @@ pub struct PoolObjects {
     /// The engines; none: they are external.
     pub engines: Option<EngineObjects>,
     /// Who asks external engines with their key.
-    pub survey: Option<Object>,
+    pub survey: Option<SurveyObjects>,
     /// The pool's front door.
     pub router: Option<RouterObjects>,
     /// Paths of what a template wanted and did not get.
@@ -87,6 +87,15 @@ pub struct EngineObjects {
     pub deployment: Object,
     /// Hash of the spec that they run.
     pub revision: String,
+}
+
+/// What asks external engines with their key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SurveyObjects {
+    /// Who may connect to it, and to whom it may; none: to and from everybody.
+    pub network_policy: Option<Object>,
+    /// It.
+    pub deployment: Object,
 }
 
 /// What a pool's router has.
@@ -124,7 +133,14 @@ impl PoolObjects {
             objects.extend(settings);
             objects.extend([service, budget, deployment]);
         }
-        objects.extend(survey);
+        if let Some(survey) = survey {
+            let SurveyObjects {
+                network_policy,
+                deployment,
+            } = survey;
+            objects.extend(network_policy);
+            objects.push(deployment);
+        }
         if let Some(router) = router {
             let RouterObjects {
                 secret,

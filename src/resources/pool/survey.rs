@@ -5,7 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use super::router::{ENGINE_KEY, engine_ca};
-use super::{PoolInput, engine_list};
+use super::{PoolInput, SurveyObjects, engine_list, network_policy};
 use crate::api::meta::annotations;
 use crate::api::values::SecretKeyRef;
 use crate::resources::labels::{self, Component};
@@ -18,8 +18,9 @@ use crate::resources::{Kind, Object, names, security};
 pub const SURVEY_PORT: u16 = 8092;
 
 /// None for engines that answer everybody: the controller asks those itself.
-pub(super) fn build(input: PoolInput<'_>) -> Option<Object> {
-    let key = input.spec.external.as_ref()?.api_key_secret_ref.as_ref()?;
+pub(super) fn build(input: PoolInput<'_>) -> Option<SurveyObjects> {
+    let external = input.spec.external.as_ref()?;
+    let key = external.api_key_secret_ref.as_ref()?;
     let pod = overlay::pod(parts(input, key), &[]);
     let body = json!({"spec": {
         "replicas": 1,
@@ -32,7 +33,10 @@ pub(super) fn build(input: PoolInput<'_>) -> Option<Object> {
     let name = names::survey(&input.owner.name);
     let labels = input.labels(Some(Component::Survey));
     let object = Object::new(Kind::Deployment, input.owner, name, labels, body);
-    Some(object.owned_by(input.owner))
+    Some(SurveyObjects {
+        network_policy: network_policy::survey(input, external),
+        deployment: object.owned_by(input.owner),
+    })
 }
 
 fn parts(input: PoolInput<'_>, key: &SecretKeyRef) -> PodParts {

@@ -4,7 +4,7 @@ use rollout_operator::api::meta::labels;
 use rollout_operator::resources::{Object, pool};
 use serde_json::{Value, json};
 
-use super::{Case, container, key, rendering, spec_job, spec_pool};
+use super::{Case, Resource, a_pool, container, key, rendering, spec_job, spec_pool};
 
 fn rules<'a>(policy: &'a Object, direction: &str) -> &'a Vec<Value> {
     policy.value["spec"][direction].as_array().unwrap()
@@ -152,6 +152,48 @@ fn a_pool_can_do_without_a_policy() {
 
 #[test]
 fn a_controller_outside_of_the_cluster_is_let_in() {
+/// The policy of the Pod that has the key of external engines, if both are there.
+fn survey_policy(pool: &Resource) -> Option<Object> {
+    pool.pool_objects().unwrap().survey.unwrap().network_policy
+}
+
+#[test]
+fn who_has_the_key_of_external_engines_is_reached_by_the_controller_and_reaches_them() {
+    let pool = spec_pool("outside");
+    let policy = survey_policy(&pool).unwrap();
+    let survey = pool.pool_objects().unwrap().survey.unwrap().deployment;
+    let template = &survey.value["spec"]["template"]["metadata"]["labels"];
+    let selected = &policy.value["spec"]["podSelector"]["matchLabels"];
+    for (label, value) in selected.as_object().unwrap() {
+        assert_eq!(&template[label], value);
+    }
+    assert_eq!(
+        policy.value["spec"]["policyTypes"],
+        json!(["Ingress", "Egress"])
+    );
+    let system = json!([{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "rollout-system"}}}]);
+    assert_eq!(
+        rules(&policy, "ingress"),
+        &[json!({"from": system, "ports": [{"protocol": "TCP", "port": 8092}]})]
+    );
+    // DNS as agents have it.
+    let job = spec_job("any-harness").objects();
+    let dns = rules(&job.agent_policy.unwrap(), "egress")[1].clone();
+    assert_eq!(
+        rules(&policy, "egress"),
+        &[dns, json!({"ports": [{"protocol": "TCP", "port": 30000}]})]
+    );
+    // The Pods of a Service that a URL names have a port of their own.
+    let external = json!({"urls": ["http://a:80"], "apiKeySecretRef": {"name": "k", "key": "key"}});
+    let by_url = survey_policy(&a_pool(&json!({"external": external}))).unwrap();
+    assert_eq!(
+        rules(&by_url, "egress")[1],
+        json!({"ports": [{"protocol": "TCP"}]})
+    );
+    let without = json!({"external": external, "networkPolicy": {"enabled": false}});
+    assert_eq!(survey_policy(&a_pool(&without)), None);
+}
+
     let resource = spec_pool("from-image");
     let mut outside = rendering();
     outside.operator_namespace = None;

@@ -83,7 +83,7 @@ fn has_the_cas_of_engines_behind_https() {
 #[test]
 fn engines_with_a_key_are_asked_by_a_pod_that_runs_without_it_too() {
     let objects = spec_pool("outside").pool_objects().unwrap();
-    let survey = objects.survey.unwrap().value;
+    let survey = objects.survey.unwrap().deployment.value;
     let pod = &survey["spec"]["template"]["spec"];
     assert_eq!(survey["spec"]["replicas"], 1);
     assert_eq!(pod["automountServiceAccountToken"], false);
