@@ -1,6 +1,7 @@
 //! The controllers' runtime against the real API server.
 
 mod apply;
+mod checkpoints;
 pub(crate) mod controller;
 mod election;
 mod external;

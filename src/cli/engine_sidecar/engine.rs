@@ -1,16 +1,21 @@
-//! What the engine beside us is asked. Every question has a deadline, and none of them is `/health`.
+//! What the engine beside us is asked. Every question has a deadline, and none of them is `/health`, but for an engine that begins.
 
 use std::time::Duration;
 
 use reqwest::Method;
+use serde_json::json;
 use sglang_client::{Backoff, Client, ClientError, ClientOptions};
 use tokio::sync::{Mutex, OnceCell};
 use tokio::time::Instant;
 
 use super::drain::Seen;
+use super::weights::Weights;
 
 /// For one question.
 const LIMIT: Duration = Duration::from_secs(2);
+
+/// For the health of an engine that begins: it generates a token.
+const HEALTH: Duration = Duration::from_secs(5);
 
 /// How long an answer holds: many routers ask for the state.
 const FRESH: Duration = Duration::from_secs(1);
@@ -18,8 +23,8 @@ const FRESH: Duration = Duration::from_secs(1);
 /// What is known of the engine.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Known {
-    /// Its weights' version.
-    pub(super) version: Option<String>,
+    /// Its weights.
+    pub(super) weights: Option<Weights>,
     /// Whether it is paused; SGLang before 0.5.17 does not tell.
     pub(super) paused: Option<bool>,
     /// Version of SGLang.
@@ -68,17 +73,14 @@ impl Engine {
     }
 
     async fn ask(&self) -> Known {
-        let (info, paused, server_version) = tokio::join!(
-            self.client.model_info(),
-            self.paused(),
-            self.server_version()
-        );
+        let (weights, paused, server_version) =
+            tokio::join!(self.weights(), self.paused(), self.server_version());
         let mut known = Known {
             server_version,
             ..Known::default()
         };
-        match info {
-            Ok(info) => known.version = info.weight_version,
+        match weights {
+            Ok(weights) => known.weights = Some(weights),
             Err(error) => known.error = Some(error.to_string()),
         }
         match paused {
@@ -86,6 +88,36 @@ impl Engine {
             Err(error) => known.error = Some(error.to_string()),
         }
         known
+    }
+
+    /// What it has loaded, as it says now.
+    pub(super) async fn weights(&self) -> Result<Weights, ClientError> {
+        let info = self.client.model_info().await?;
+        Ok(Weights {
+            path: info.model_path,
+            version: info.weight_version,
+        })
+    }
+
+    /// Whether an engine that begins can work. Only such a one is asked: what is paused fails here.
+    pub(super) async fn health(&self) -> Result<(), ClientError> {
+        let answer = self
+            .client
+            .send_within(Method::GET, "/health", None, HEALTH, &[]);
+        answer.await.map(drop)
+    }
+
+    /// Loads a checkpoint into an engine that has no work yet.
+    pub(super) async fn load(&self, weights: &Weights, limit: Duration) -> Result<(), ClientError> {
+        const PATH: &str = "/update_weights_from_disk";
+        let mut body = json!({"model_path": weights.path});
+        if let Some(version) = &weights.version {
+            body["weight_version"] = json!(version);
+        }
+        let answer = self
+            .client
+            .send_within(Method::POST, PATH, Some(&body), limit, &[]);
+        answer.await.map(drop)
     }
 
     /// SGLang before 0.5.17 does not tell it here; then it is not known.

@@ -2,24 +2,30 @@
 //!
 //! ```text
 //!   kubelet (preStop) --GET /drain----------> sidecar --GET /v1/loads-----------> engine
+//!   kubelet (start) ---GET /started--------->    |  --POST /update_weights_from_disk-->
 //!   routers ----------GET /state------------>    |  --GET /ping /ready /model_info-->
 //!   drivers, routers -GET /tokenizer/<file>-->   |  --> the model's directory
 //! ```
 //!
-//! Guarantees: everything that the engine is asked has a deadline, and `/health` is never asked: on a paused engine it fails and marks
-//! the engine as broken. A drain ends within its time. Of the model's directory only the files of a tokenizer are served,
-//! each with its digest.
+//! Guarantees: everything that the engine is asked has a deadline, and `/health` is asked of an engine that begins only: on a paused one it fails
+//! and marks the engine as broken. A drain ends within its time. Of the model's directory only the files of a tokenizer are served,
+//! each with its digest. An engine that begins again is not called started before it has the checkpoint that was loaded into it, or into the
+//! other engines of its pool, last.
 //!
-//! Caveats: anybody who reaches the port can start a drain; it says so in `/state` until the sidecar starts again.
+//! Caveats: anybody who reaches the port can start a drain; it says so in `/state` until the sidecar starts again. A checkpoint is noticed
+//! within two seconds.
 
 mod drain;
 mod engine;
+mod keeper;
 mod server;
 mod tokenizer;
+mod weights;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -27,6 +33,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use engine::Engine;
+use keeper::Keeping;
 use server::Sidecar;
 use tokenizer::{ModelPlace, Place};
 
@@ -73,6 +80,16 @@ pub(super) struct Args {
     /// The engine's own chat template, served in place of the model's.
     #[arg(long, value_name = "FILE")]
     chat_template: Option<PathBuf>,
+    /// Directory that outlives the engine's container: there it is noted which checkpoint was loaded into the engine, and an engine that begins
+    /// again loads it before `/started` says that it may work.
+    #[arg(long, value_name = "DIR")]
+    weights_dir: Option<PathBuf>,
+    /// The sidecars of the pool's other engines, all addresses of a name: an engine that begins loads the latest checkpoint of theirs too.
+    #[arg(long, value_name = "HOST:PORT", requires = "weights_dir")]
+    peers: Option<String>,
+    /// How long an engine may load a checkpoint.
+    #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = super::agent::seconds)]
+    load_seconds: Duration,
     /// Also end when standard input closes: then whoever started this is gone.
     #[arg(long)]
     exit_with_stdin: bool,
@@ -92,16 +109,23 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             settle: args.settle_seconds,
         },
         place(&args),
+        Keeping {
+            directory: args.weights_dir.clone(),
+            peers: args.peers.clone(),
+            limit: args.load_seconds,
+        },
     );
     let listener = TcpListener::bind(args.listen)
         .await
         .with_context(|| format!("cannot listen on {}", args.listen))?;
     super::data::line(json!({"url": format!("http://{}", listener.local_addr()?)}))?;
     let until = stop.clone();
+    let watched = Arc::clone(&sidecar);
     let serving = axum::serve(listener, sidecar.routes())
         .with_graceful_shutdown(async move { until.cancelled().await });
     tokio::select! {
         served = serving.into_future() => served?,
+        () = watched.watch() => {}
         () = async { stop.cancelled().await; tokio::time::sleep(LAST).await } => {}
     }
     Ok(ExitCode::SUCCESS)

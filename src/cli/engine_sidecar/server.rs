@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::drain::{Drain, End, Seen, Times};
 use super::engine::{Engine, Known};
+use super::keeper::{Keeper, Keeping};
 use super::tokenizer::{self, NoFile, Place};
 
 /// Between two looks at an engine that drains.
@@ -22,19 +23,21 @@ const LOOK: Duration = Duration::from_millis(500);
 /// What the routes need.
 #[derive(Debug)]
 pub(super) struct Sidecar {
-    engine: Engine,
+    engine: Arc<Engine>,
     times: Times,
     files: Place,
+    keeper: Arc<Keeper>,
     /// When the first drain began: all of them share its time.
     draining: Mutex<Option<Instant>>,
 }
 
 impl Sidecar {
-    pub(super) fn new(engine: Engine, times: Times, files: Place) -> Arc<Self> {
+    pub(super) fn new(engine: Engine, times: Times, files: Place, keeping: Keeping) -> Arc<Self> {
         Arc::new(Self {
-            engine,
+            engine: Arc::new(engine),
             times,
             files,
+            keeper: Arc::new(Keeper::new(keeping)),
             draining: Mutex::new(None),
         })
     }
@@ -42,11 +45,17 @@ impl Sidecar {
     pub(super) fn routes(self: Arc<Self>) -> Router {
         Router::new()
             .route("/state", get(state))
+            .route("/started", get(started))
             // A preStop hook of Kubernetes can only GET.
             .route("/drain", get(drain).post(drain))
             .route("/tokenizer/{file}", get(file))
             .route("/health", get(|| async { "ok" }))
             .with_state(self)
+    }
+
+    /// Takes note of the engine's weights, for ever.
+    pub(super) async fn watch(&self) {
+        self.keeper.watch(&self.engine).await;
     }
 
     /// Looks at the engine until it has ended its work, or the time is over. Answers what was seen last.
@@ -71,22 +80,31 @@ impl Sidecar {
 
 async fn state(State(sidecar): State<Arc<Sidecar>>) -> Response {
     let Known {
-        version,
+        weights,
         paused,
         server_version,
         error,
     } = sidecar.engine.known().await;
     let draining = sidecar.draining.lock().is_some();
     Json(json!({
-        "version": version,
+        "version": weights.and_then(|weights| weights.version),
+        "checkpoint": sidecar.keeper.told(),
         // Nobody requires one yet.
         "required": null,
         "paused": paused,
         "draining": draining,
         "server_version": server_version,
-        "error": error,
+        "error": sidecar.keeper.trouble().or(error),
     }))
     .into_response()
+}
+
+/// What the kubelet asks until it is so, each time that the engine begins.
+async fn started(State(sidecar): State<Arc<Sidecar>>) -> Response {
+    match sidecar.keeper.start(&sidecar.engine).await {
+        Ok(()) => "started".into_response(),
+        Err(problem) => (StatusCode::SERVICE_UNAVAILABLE, problem).into_response(),
+    }
 }
 
 async fn drain(State(sidecar): State<Arc<Sidecar>>) -> Response {

@@ -1,5 +1,7 @@
 //! The sidecar beside simulated engines.
 
+mod weights;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +18,7 @@ use tower::ServiceExt;
 
 use super::drain::Times;
 use super::engine::Engine;
+use super::keeper::Keeping;
 use super::server::Sidecar;
 use super::tokenizer::{FILES, ModelPlace, Place};
 
@@ -59,7 +62,7 @@ impl Pod {
         let engine = Engine::new(&url, None).unwrap();
         Self {
             simulator,
-            sidecar: Sidecar::new(engine, times, files),
+            sidecar: Sidecar::new(engine, times, files, nothing_kept()),
             url,
             over,
         }
@@ -114,6 +117,14 @@ impl Pod {
     }
 }
 
+fn nothing_kept() -> Keeping {
+    Keeping {
+        directory: None,
+        peers: None,
+        limit: SOON,
+    }
+}
+
 async fn eventually(holds: impl Fn() -> bool) {
     let wait = async {
         while !holds() {
@@ -135,7 +146,7 @@ async fn the_state_is_the_engines() {
     let pod = Pod::start(times(30, 100), None).await;
     let (status, state) = pod.ask("GET", "/state").await;
     assert_eq!(status, StatusCode::OK);
-    let expected = json!({"version": "default", "required": null, "paused": false, "draining": false, "server_version": "0.5.23", "error": null});
+    let expected = json!({"version": "default", "checkpoint": null, "required": null, "paused": false, "draining": false, "server_version": "0.5.23", "error": null});
     assert_eq!(state, expected);
     // Many who ask at once cost the engine one question.
     for _ in 0..20 {

@@ -20,6 +20,8 @@ use crate::resources::{Refusal, names, quantity, security};
 const ENGINE: &str = "engine";
 /// SIGTERM to the end: SGLang gives its memory back within 15 s, and the sidecar ends after it.
 const AFTER_DRAIN: i32 = 45;
+/// What outlives the engine's container.
+const KEPT: &str = "/var/lib/rollout";
 /// Pause between two start-up probes of a real engine: `/health` itself takes a second.
 const STARTUP_PERIOD: i32 = 10;
 
@@ -186,8 +188,9 @@ fn parts(
         "name": ENGINE,
         "env": env,
         "volumeMounts": volume_mounts,
-        // Long enough for the largest model; a probe of one second would fail a healthy engine, whose /health takes longer.
-        "startupProbe": probes::http(ENGINE_PORT, "/health", Pace {
+        // Long enough for the largest model; a probe of one second would fail a healthy engine, whose /health takes longer. The sidecar asks
+        // that, and has an engine that begins again load its checkpoint.
+        "startupProbe": probes::http(SIDECAR_PORT, "/started", Pace {
             period: startup_period,
             timeout: 10,
             failures: (engine.startup_timeout_seconds / startup_period).max(1),
@@ -229,6 +232,7 @@ fn parts(
             "automountServiceAccountToken": false,
             "enableServiceLinks": false,
             "restartPolicy": "Always",
+            "volumes": [kept().volume],
             "terminationGracePeriodSeconds": engine.drain_timeout_seconds.saturating_add(AFTER_DRAIN),
             "initContainers": [sidecar],
             "containers": [owned],
@@ -252,8 +256,16 @@ fn sidecar(input: PoolInput<'_>, engine: &Engine, part: &Part) -> Value {
         format!("--engine=http://127.0.0.1:{ENGINE_PORT}"),
         format!("--listen=0.0.0.0:{SIDECAR_PORT}"),
         format!("--drain-seconds={}", engine.drain_timeout_seconds),
+        format!("--weights-dir={KEPT}"),
+        format!(
+            "--peers={}:{SIDECAR_PORT}",
+            input
+                .rendering
+                .service_host(&names::engines(&input.owner.name), &input.owner.namespace)
+        ),
+        format!("--load-seconds={}", engine.startup_timeout_seconds),
     ];
-    let mut mounts = Vec::new();
+    let mut mounts = vec![kept().mount];
     if let Some(mounted) = &part.files.mounted {
         match &part.files.directory {
             Some(directory) => arguments.push(format!("--model-dir={directory}")),
@@ -284,6 +296,11 @@ fn sidecar(input: PoolInput<'_>, engine: &Engine, part: &Part) -> Value {
         "securityContext": context,
         "volumeMounts": mounts,
     })
+}
+
+/// Where the sidecar notes what was loaded into the engine.
+fn kept() -> Mounted {
+    Mounted::writable("engine-weights", KEPT, volumes::empty_dir())
 }
 
 /// The size of `/dev/shm`: as the spec says, else half of the memory limit, else the node's default.

@@ -36,6 +36,11 @@ pub(super) fn engines(input: PoolInput<'_>, engine: &Engine) -> Option<Object> {
         // Every port: a trainer that distributes weights connects to ports that the engine chooses.
         ingress.push(json!({"from": wanted.allow_from}));
     }
+    // An engine that begins asks the others which checkpoint they have.
+    ingress.push(json!({
+        "from": [{"podSelector": {"matchLabels": labels::of_pool(&owner.name, Component::Engine)}}],
+        "ports": [port(SIDECAR_PORT)],
+    }));
     let body = json!({"spec": {
         "podSelector": {"matchLabels": labels::of_pool(&owner.name, Component::Engine)},
         "policyTypes": ["Ingress"],
@@ -46,11 +51,6 @@ pub(super) fn engines(input: PoolInput<'_>, engine: &Engine) -> Option<Object> {
     Some(Object::new(Kind::NetworkPolicy, owner, name, labels, body).owned_by(owner))
 }
 
-/// Namespaces whose drivers may connect. Engines with a key are reached from other namespaces through the pool's router only: the key stays
-/// in its own.
-fn namespaces(input: PoolInput<'_>, engine: &Engine) -> Vec<String> {
-    let mut namespaces = vec![input.owner.namespace.clone()];
-    if engine.api_key_secret_ref.is_none() {
 /// The Pod that holds the key of external engines. In: the controller. Out: DNS and the engines.
 pub(super) fn survey(input: PoolInput<'_>, external: &External) -> Option<Object> {
     let wanted = input.spec.network_policy.clone().unwrap_or_default();
@@ -90,6 +90,11 @@ pub(crate) fn dns(addresses: &[String]) -> Value {
     json!({"to": to, "ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]})
 }
 
+/// Namespaces whose drivers may connect. Engines with a key are reached from other namespaces through the pool's router only: the key stays
+/// in its own.
+fn namespaces(input: PoolInput<'_>, engine: &Engine) -> Vec<String> {
+    let mut namespaces = vec![input.owner.namespace.clone()];
+    if engine.api_key_secret_ref.is_none() {
         let others = input.spec.allowed_namespaces.iter();
         namespaces.extend(
             others

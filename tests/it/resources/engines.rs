@@ -104,7 +104,10 @@ fn a_paused_or_busy_engine_is_alive() {
 fn nothing_asks_for_health_once_it_has_started() {
     every_pod(|_, engine| {
         assert_eq!(engine["readinessProbe"]["httpGet"]["path"], "/ping");
-        assert_eq!(engine["startupProbe"]["httpGet"]["path"], "/health");
+        assert_eq!(
+            engine["startupProbe"]["httpGet"],
+            json!({"path": "/started", "port": 30001, "scheme": "HTTP"})
+        );
     });
 }
 
@@ -128,6 +131,29 @@ fn drains_before_it_ends_and_within_its_grace_period() {
             .unwrap()
             > 86400
     );
+}
+
+#[test]
+fn loads_its_checkpoint_again_when_it_begins_again() {
+    for name in POOLS {
+        let pod = pod(&spec_pool(name));
+        let sidecar = container(&pod, "sidecar");
+        let kept = mount(sidecar, "/var/lib/rollout");
+        assert_ne!(kept["readOnly"], true);
+        let volume = volume(&pod, kept["name"].as_str().unwrap());
+        assert_eq!(volume["emptyDir"], json!({}));
+        let arguments = arguments(sidecar);
+        assert!(arguments.contains(&"--weights-dir=/var/lib/rollout"));
+        let peers = format!("--peers={name}-engines.rl.svc.cluster.local:30001");
+        assert!(arguments.contains(&peers.as_str()), "{arguments:?}");
+        let longest = &container(&pod, "engine")["startupProbe"];
+        let longest = longest["periodSeconds"].as_i64().unwrap()
+            * longest["failureThreshold"].as_i64().unwrap();
+        assert!(
+            arguments.contains(&format!("--load-seconds={longest}").as_str()),
+            "{arguments:?}"
+        );
+    }
 }
 
 #[test]

@@ -123,11 +123,18 @@ fn engines_are_reached_by_routers_and_drivers_of_their_pool() {
         &drivers["podSelector"],
         &stranger.objects().driver
     ));
-    assert_eq!(ingress.len(), 2, "{policy:?}");
-    assert_eq!(
-        ingress[1]["ports"],
-        json!([{"protocol": "TCP", "port": 30001}])
-    );
+    assert_eq!(ingress.len(), 3, "{policy:?}");
+    let states = json!([{"protocol": "TCP", "port": 30001}]);
+    assert_eq!(ingress[1]["ports"], states);
+    // Engines ask each other which checkpoint they have, and nothing else.
+    let pool = spec_pool("from-image");
+    let engines = pool.pool_objects().unwrap().engines.unwrap();
+    let template = &engines.deployment.value["spec"]["template"];
+    let peers = &ingress[2]["from"][0]["podSelector"]["matchLabels"];
+    for (label, value) in peers.as_object().unwrap() {
+        assert_eq!(&template["metadata"]["labels"][label], value);
+    }
+    assert_eq!(ingress[2]["ports"], states);
 }
 
 #[test]
@@ -145,13 +152,6 @@ fn engines_with_a_key_are_reached_from_their_own_namespace() {
     );
 }
 
-#[test]
-fn a_pool_can_do_without_a_policy() {
-    assert_eq!(engine_policy("from-hub"), None);
-}
-
-#[test]
-fn a_controller_outside_of_the_cluster_is_let_in() {
 /// The policy of the Pod that has the key of external engines, if both are there.
 fn survey_policy(pool: &Resource) -> Option<Object> {
     pool.pool_objects().unwrap().survey.unwrap().network_policy
@@ -194,6 +194,13 @@ fn who_has_the_key_of_external_engines_is_reached_by_the_controller_and_reaches_
     assert_eq!(survey_policy(&a_pool(&without)), None);
 }
 
+#[test]
+fn a_pool_can_do_without_a_policy() {
+    assert_eq!(engine_policy("from-hub"), None);
+}
+
+#[test]
+fn a_controller_outside_of_the_cluster_is_let_in() {
     let resource = spec_pool("from-image");
     let mut outside = rendering();
     outside.operator_namespace = None;
