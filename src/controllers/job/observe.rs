@@ -141,12 +141,21 @@ fn is_disrupted(pod: &Pod) -> bool {
     let mut conditions = status.conditions.iter().flatten();
     let is_target = conditions
         .any(|condition| condition.type_ == "DisruptionTarget" && condition.status == "True");
+    let reason = status.reason.as_deref().unwrap_or_default();
     // Older kubelets say it in a word alone.
-    is_target
-        || matches!(
-            status.reason.as_deref(),
-            Some("Evicted" | "NodeLost" | "Shutdown" | "NodeShutdown" | "Preempting")
-        )
+    let is_taken = matches!(
+        reason,
+        "Evicted" | "NodeLost" | "Shutdown" | "NodeShutdown" | "Preempting"
+    );
+    is_target || is_taken || is_turned_away(reason)
+}
+
+/// A node that has just started, or lost a device, may turn away what the scheduler gave it: nothing of that Pod ever ran.
+fn is_turned_away(reason: &str) -> bool {
+    matches!(
+        reason,
+        "UnexpectedAdmissionError" | "NodeAffinity" | "NodePorts"
+    ) || reason.starts_with("OutOf")
 }
 
 fn leaving(pod: &Pod) -> Option<Timestamp> {
@@ -169,4 +178,47 @@ fn container<'a>(pod: &'a Pod, name: &str) -> Option<&'a ContainerStatus> {
     let status = pod.status.as_ref()?;
     let mut containers = status.container_statuses.iter().flatten();
     containers.find(|container| container.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::{Value, json};
+
+    use super::is_disrupted;
+
+    fn pod(status: &Value) -> Pod {
+        serde_json::from_value(json!({"status": status})).unwrap()
+    }
+
+    #[test]
+    fn what_the_cluster_took_away_or_never_let_run_is_no_failure_of_the_job() {
+        for reason in [
+            "Evicted",
+            "NodeShutdown",
+            "Preempting",
+            "UnexpectedAdmissionError",
+            "NodeAffinity",
+            "OutOfcpu",
+            "OutOfnvidia.com/gpu",
+        ] {
+            let status = json!({"phase": "Failed", "reason": reason});
+            assert!(is_disrupted(&pod(&status)), "{reason}");
+        }
+        let target = json!([{"type": "DisruptionTarget", "status": "True"}]);
+        let status = json!({"phase": "Failed", "conditions": target});
+        assert!(is_disrupted(&pod(&status)));
+    }
+
+    #[test]
+    fn what_failed_by_itself_is() {
+        for status in [
+            json!({"phase": "Failed"}),
+            json!({"phase": "Failed", "reason": "DeadlineExceeded"}),
+            json!({"phase": "Failed", "reason": "OOMKilled"}),
+            json!({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "False"}]}),
+        ] {
+            assert!(!is_disrupted(&pod(&status)), "{status}");
+        }
+    }
 }
