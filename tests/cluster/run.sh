@@ -2,12 +2,14 @@
 # Runs the tests on a real cluster of its own, which ends with it whatever happens. Builds what is missing: cluster, image, tests.
 # usage: run.sh [FILTER...]     FILTER: names of tests, as cargo test takes them; CLUSTER_NAME (default: test)
 #
-# After a failure, what the cluster looked like goes to standard error, and every log to out/cluster.
+# After a failure, what the cluster looked like goes to standard error, the failures again after it, and every log to out/cluster/CLUSTER_NAME.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/paths.sh"
 export CLUSTER_NAME=${CLUSTER_NAME:-test}
 cluster=$recipe/cluster.sh
-logs=$root/out/cluster
+logs=$root/out/cluster/$CLUSTER_NAME
+# What the tests say.
+said=$logs/tests.log
 # Longest time for all tests, in seconds.
 patience=${ROLLOUT_CLUSTER_PATIENCE:-1500}
 
@@ -22,9 +24,16 @@ for line in sys.stdin:
 }
 
 tests() {
+  local teller code=0
+  exec 8> >(exec tee -i -a "$said" 9>&-)
+  teller=$!
   timeout --foreground "$patience" bash "$cluster" in env RUST_BACKTRACE=0 \
     ROLLOUT_TEST_HELM="$(home_of helm)/helm" ROLLOUT_TEST_MONITORING="$(home_of monitoring)/servicemonitors.yaml" \
-    ROLLOUT_TEST_SGLANG="${sglang[0]:-}" ROLLOUT_TEST_SGLANG_MODEL="${sglang[1]:-}" "$program" "$@" 9>&-
+    ROLLOUT_TEST_SGLANG="${sglang[0]:-}" ROLLOUT_TEST_SGLANG_MODEL="${sglang[1]:-}" "$program" "$@" >&8 2>&1 8>&- 9>&- || code=$?
+  exec 8>&-
+  # Tests that outlive their time end with the cluster, and hold the pipe until then.
+  [ "$code" = 124 ] || wait "$teller"
+  return "$code"
 }
 
 # The real SGLang, and an image with its model as a volume takes it.
@@ -42,7 +51,6 @@ show_failure() {
   local namespace pod
   {
     say "the cluster as the tests left it; logs: $logs"
-    mkdir -p "$logs"
     cp "$cluster_cache/run-$CLUSTER_NAME"/log/* "$logs"
     inside kubectl get pods --all-namespaces -o wide
     inside kubectl get sglangpools,rolloutjobs --all-namespaces
@@ -53,14 +61,20 @@ show_failure() {
     tail -n 15 "$logs"/pod-*rollout-operator*.log
   } >&2 2>&1 || true
 }
+# The last thing that is printed: who sees only the end of a long log sees what failed.
+repeat_failures() {
+  say "the tests ended with $code"
+  awk -f "$recipe/failures.awk" "$said" >&2 || true
+}
 inside() { timeout 20 bash "$cluster" in "$@"; }
 
 ended() {
   local code=$?
   trap '' INT TERM
   [ "$code" = 0 ] || show_failure
-  bash "$cluster" down 9>&-
+  bash "$cluster" down 9>&- || code=1
   rm -rf "$work"
+  [ "$code" = 0 ] || repeat_failures
   exit "$code"
 }
 
@@ -81,6 +95,7 @@ program=$(cd "$root" && tests_program)
 [ -x "$program" ] || die "cargo told no program of the test 'cluster'"
 
 rm -rf "$logs"
+mkdir -p "$logs"
 trap ended EXIT
 trap 'exit 130' INT TERM
 bash "$cluster" down 9>&-

@@ -8,6 +8,8 @@ mod api;
 #[path = "../../crates/engine-http/tests/it/authority.rs"]
 mod authority;
 #[cfg(test)]
+mod cluster_tests;
+#[cfg(test)]
 mod controllers;
 #[cfg(test)]
 mod documents;
