@@ -372,8 +372,8 @@ async fn an_agent_whose_own_code_is_broken_ends_the_job_with_the_third_try() {
         result.message,
         "the agent cannot be loaded: ModuleNotFoundError: No module named 'openai'"
     );
-    // The claims that followed the third were fenced, or overtook the fence.
-    assert!(agents.seen.claims.lock().len() <= 4);
+    // The claims that followed the third were fenced, or overtook the fence. Of other failures it would take sixteen in a row.
+    assert!(agents.seen.claims.lock().len() < 12);
     let word = job.last_word();
     let failure = &word["recentFailures"][0];
     assert_eq!(failure["reason"], "agent_not_loaded", "{word}");
