@@ -78,8 +78,16 @@ pub mod reasons {
     pub const ERROR_BUDGET_EXCEEDED: &str = "ErrorBudgetExceeded";
     /// `Failed`: the pool was deleted.
     pub const POOL_LOST: &str = "PoolLost";
-    /// `Failed`: the spec can never work.
+    /// `Failed`: the driver found that the spec, or the code that it names, can never work.
     pub const VALIDATION_FAILED: &str = "ValidationFailed";
+    /// `Failed`: the data set is not there, or cannot be used.
+    pub const DATASET_UNUSABLE: &str = "DatasetUnusable";
+    /// `Failed`: the output directory is another job's, or cannot be used.
+    pub const OUTPUT_UNUSABLE: &str = "OutputUnusable";
+    /// `Failed`: the ledger is another job's, another version's, or damaged.
+    pub const LEDGER_UNUSABLE: &str = "LedgerUnusable";
+    /// `Failed`: the tokenizer cannot do what the job asks for.
+    pub const TOKENIZER_UNUSABLE: &str = "TokenizerUnusable";
     /// `Failed`: somebody cancelled the run.
     pub const CANCELLED: &str = "Cancelled";
 
@@ -136,6 +144,10 @@ pub mod reasons {
         ERROR_BUDGET_EXCEEDED,
         POOL_LOST,
         VALIDATION_FAILED,
+        DATASET_UNUSABLE,
+        OUTPUT_UNUSABLE,
+        LEDGER_UNUSABLE,
+        TOKENIZER_UNUSABLE,
         CANCELLED,
         HOOK_SUCCEEDED,
         HOOK_FAILED,

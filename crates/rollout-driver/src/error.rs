@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use rollout_engine::BookError;
 
 use crate::dataset::DatasetError;
+use crate::output::OutputError;
 
 /// A failure that ends the driver.
 #[derive(Debug, thiserror::Error)]
@@ -39,9 +40,20 @@ pub enum DriverError {
     /// The ledger cannot be used.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// The output cannot be written.
-    #[error("output: {problem}")]
-    Output {
+    /// The output cannot be written or read.
+    #[error("output: {}", chain(.0))]
+    Output(OutputError),
+    /// A part of this process ended without an answer.
+    #[error("the driver itself: {problem}")]
+    Task {
+        /// What is known.
+        problem: String,
+    },
+    /// A plug-in could not be asked, or failed in a way that may pass.
+    #[error("{field}: {problem}")]
+    Plugin {
+        /// The field that names it.
+        field: &'static str,
         /// Why.
         problem: String,
     },
@@ -59,6 +71,12 @@ pub enum DriverError {
         /// Why.
         problem: String,
     },
+    /// The tokenizer's files did not come.
+    #[error("tokenizer: {problem}")]
+    NoTokenizer {
+        /// Why.
+        problem: String,
+    },
     /// An HTTP client cannot be built.
     #[error("http client")]
     Client(#[source] reqwest::Error),
@@ -70,6 +88,17 @@ pub enum DriverError {
         /// Why.
         source: std::io::Error,
     },
+}
+
+/// An error with its causes.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
 }
 
 /// A failure of the ledger.
@@ -120,7 +149,10 @@ pub enum LedgerError {
         problem: String,
     },
     /// It belongs to another job.
-    #[error("the ledger {} belongs to job {owner}, not to {job}", path.display())]
+    #[error(
+        "the ledger {} belongs to job {owner}, not to {job}: choose another place for the ledger",
+        path.display()
+    )]
     OtherJob {
         /// The file.
         path: PathBuf,
@@ -130,7 +162,10 @@ pub enum LedgerError {
         job: String,
     },
     /// It was made from another data set.
-    #[error("the ledger {} was begun with another data set: its cursor points somewhere else", path.display())]
+    #[error(
+        "the ledger {} was begun with another data set, and its cursor points somewhere else: put the data set back, or move the file away to begin anew",
+        path.display()
+    )]
     OtherDataset {
         /// The file.
         path: PathBuf,
@@ -143,8 +178,11 @@ pub enum LedgerError {
         /// The one that has it.
         newer: u64,
     },
-    /// Written by a newer version.
-    #[error("the ledger {} has version {version}, this driver reads version {ours}", path.display())]
+    /// Written by another version.
+    #[error(
+        "the ledger {} has version {version}, this driver reads version {ours}: use the version of the operator that wrote it, or move the file away to begin anew",
+        path.display()
+    )]
     Version {
         /// The file.
         path: PathBuf,
@@ -154,7 +192,7 @@ pub enum LedgerError {
         ours: i64,
     },
     /// Its rows contradict each other.
-    #[error("the ledger does not sum up: {0}")]
+    #[error("the ledger does not sum up: {0}; move it away to begin anew from the output")]
     Sum(#[from] BookError),
     /// Anything else that the database says.
     #[error("ledger: {operation}")]

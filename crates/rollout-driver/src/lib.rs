@@ -24,6 +24,7 @@ pub mod router;
 pub mod run;
 pub mod status;
 pub mod tokenizer_files;
+pub mod unusable;
 
 mod digest;
 mod json_error;

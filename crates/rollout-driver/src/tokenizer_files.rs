@@ -4,7 +4,7 @@
 //!   name --lookup--> addresses --the first that answers--> every file of one engine --> <ledger>/tokenizer/  (whole, or not at all)
 //! ```
 //!
-//! Guarantees: bounded in size and time, tried again until the deadline; a file has the digest that its engine named; all files come from one
+//! Guarantees: bounded in size and, once an engine is there, in time; tried again until the deadline; a file has the digest that its engine named; all files come from one
 //! engine, since during an update two engines may have different ones. A driver that starts again in the same attempt uses what it has.
 //!
 //! Caveat: an engine that has no `tokenizer.json` is no failure: it then tokenizes prompts by itself.
@@ -86,6 +86,21 @@ enum TryError {
     Disk { path: PathBuf, source: io::Error },
 }
 
+impl TryError {
+    /// Whether all engines are away: that is nobody's failure, and waited for until the job's own deadlines.
+    fn is_nobody_there(&self) -> bool {
+        match self {
+            Self::Lookup { .. } | Self::NoAddress { .. } => true,
+            Self::Http { source, .. } => source.is_connect(),
+            Self::Status { .. }
+            | Self::Stalled { .. }
+            | Self::TooLarge { .. }
+            | Self::Damaged { .. }
+            | Self::Disk { .. } => false,
+        }
+    }
+}
+
 /// Puts a directory in place of a URL in the configuration. The URL stays when `stop` is cancelled meanwhile.
 ///
 /// # Errors
@@ -146,14 +161,19 @@ async fn fetch_within(
     wanted: Mark,
     patience: Duration,
 ) -> Result<Mark, DriverError> {
-    let failed = |problem| DriverError::Tokenizer { problem };
-    let deadline = Instant::now() + patience;
+    let failed = |problem| DriverError::NoTokenizer { problem };
+    let mut deadline = Instant::now() + patience;
     let mut pause = FIRST_PAUSE;
     loop {
         let trying = fetch(url, directory, &wanted);
         let error = match tokio::time::timeout_at(deadline, trying).await {
             Ok(Ok(mark)) => return Ok(mark),
-            Ok(Err(error)) => error.to_string(),
+            Ok(Err(error)) => {
+                if error.is_nobody_there() {
+                    deadline = Instant::now() + pause + patience;
+                }
+                error.to_string()
+            }
             Err(_) => format!("{url} did not send everything"),
         };
         if Instant::now() + pause >= deadline {

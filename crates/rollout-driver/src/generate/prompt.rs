@@ -48,7 +48,9 @@ impl PromptMaker {
                 TokenizerSource::Directory(directory) | TokenizerSource::Fetched { directory, .. },
             ) => Some(Tokenizer::from_dir(directory)),
             Some(TokenizerSource::Engines(url)) => {
-                return Err(refuse(format!("its files were not fetched from {url}")));
+                return Err(DriverError::NoTokenizer {
+                    problem: format!("its files were not fetched from {url}"),
+                });
             }
         };
         let tokenizer = tokenizer

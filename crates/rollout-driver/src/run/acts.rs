@@ -12,8 +12,7 @@ use super::report::Report;
 use super::rows::RowSource;
 use super::shell::Shell;
 use super::work::Work;
-use super::writing::chain;
-use crate::error::DriverError;
+use crate::error::{DriverError, chain};
 use crate::generate::{GenerateInput, Generated, reaches};
 
 impl Shell {

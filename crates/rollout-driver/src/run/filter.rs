@@ -9,9 +9,8 @@ use rollout_session::Sample;
 use serde_json::Value;
 
 use super::report::Decided;
-use super::writing::chain;
 use crate::config::{FilterSpec, FilterType};
-use crate::error::DriverError;
+use crate::error::{DriverError, chain};
 use crate::output::encode;
 use crate::plugins::{PluginCall, PluginClient, PluginError};
 

@@ -4,6 +4,7 @@
 //! closes what an earlier process left open, and interprets the batch loop until it ends.
 
 mod acts;
+mod deadlines;
 mod filter;
 mod intake;
 mod parts;
@@ -43,7 +44,7 @@ use crate::tokenizer_files;
 
 use report::Report;
 use shell::Shell;
-use writing::{output_error, write_result};
+use writing::write_result;
 
 pub(crate) use tally::Counters;
 
@@ -96,7 +97,7 @@ impl Driver {
         );
         let started = Self::open(config, stop, board.clone()).await;
         if let Err(error) = &started {
-            let word = LastWord::crashed(&board, error, (0, 0), &output);
+            let word = LastWord::failed(&board, error, (0, 0), &output);
             say(word, message).await;
         }
         started
@@ -119,7 +120,7 @@ impl Driver {
         let (opening, told) = (Arc::clone(&config), reports.0.clone());
         let opened = tokio::task::spawn_blocking(move || open(&opening, told)).await;
         let (dataset, output, ledger, recovered) =
-            opened.map_err(|error| DriverError::Output {
+            opened.map_err(|error| DriverError::Task {
                 problem: error.to_string(),
             })??;
         let router = RouterClient::new(
@@ -273,7 +274,7 @@ async fn decide(
 ) -> Result<JobResult, DriverError> {
     let ledger = Arc::clone(ledger);
     let book = tokio::task::spawn_blocking(move || ledger.book()).await;
-    let book = book.map_err(|error| DriverError::Output {
+    let book = book.map_err(|error| DriverError::Task {
         problem: error.to_string(),
     })??;
     let entry = ResultEntry {
@@ -314,7 +315,7 @@ fn open(
         tokenizer: config.tokenizer.as_ref().map(tokenizer_name),
         include_all: config.spec.output.include_all,
     })
-    .map_err(output_error)?;
+    .map_err(DriverError::Output)?;
     let (ledger, recovered) = Ledger::open(
         &config.ledger_dir,
         &config.job,
@@ -324,7 +325,7 @@ fn open(
             drop(told.send(Report::Ledger(told_by_writer)));
         },
     )?;
-    restore(&output, &ledger).map_err(output_error)?;
+    restore(&output, &ledger).map_err(DriverError::Output)?;
     Ok((dataset, output, ledger, recovered))
 }
 

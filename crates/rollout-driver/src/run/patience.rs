@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use sglang_client::ClientError;
 use tokio::time::Instant;
 
-use super::writing::chain;
+use crate::error::chain;
 use crate::router::RouterClient;
 
 /// Time for a router without a connection, over all rungs of a ladder.

@@ -10,7 +10,6 @@ use rollout_engine::{
     Book, BookError, GroupIndex, QueueName, Queued, Record, Requeue, Source, Step, TakeEnd,
 };
 
-use super::writing::output_error;
 use crate::config::DriverConfig;
 use crate::error::{DriverError, LedgerError};
 use crate::ledger::{Ledger, Op};
@@ -27,7 +26,7 @@ pub(super) async fn rebuild(
 ) -> Result<Book, DriverError> {
     let (target, steps) = (config.spec.rollout.batch_size, config.spec.rollout.steps);
     let rebuilt = tokio::task::spawn_blocking(move || read(&output, &ledger, target, steps)).await;
-    rebuilt.map_err(|error| DriverError::Output {
+    rebuilt.map_err(|error| DriverError::Task {
         problem: error.to_string(),
     })?
 }
@@ -45,7 +44,7 @@ fn read(output: &Writer, ledger: &Ledger, target: u32, steps: u32) -> Result<Boo
         cursor = next.unwrap_or(cursor);
         step += 1;
     }
-    let recovered = output.recover(step).map_err(output_error)?;
+    let recovered = output.recover(step).map_err(DriverError::Output)?;
     for error in &recovered.broken {
         tracing::warn!(%error, "a part of the output cannot be used: its group is taken again");
     }

@@ -129,7 +129,7 @@ impl Shell {
                     }
                 }
                 Ok(Err(error)) => Report::Fatal(error.into()),
-                Err(error) => Report::Fatal(DriverError::Output {
+                Err(error) => Report::Fatal(DriverError::Task {
                     problem: error.to_string(),
                 }),
             };

@@ -7,7 +7,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rollout_engine::{Engine, LadderConfig, Rung};
 use tokio::sync::{Semaphore, mpsc};
+use tokio::time::Instant;
 
+use super::deadlines::Deadlines;
 use super::filter::GroupFilter;
 use super::parts::{Parts, climber, generate_fn, plugin_args, rewards};
 use super::rebuild::rebuild;
@@ -57,7 +59,7 @@ pub(super) struct Setup {
     pub(super) scorer: Scorer,
     pub(super) filter: Arc<GroupFilter>,
     pub(super) climber: Climber,
-    pub(super) age: Duration,
+    pub(super) deadlines: Deadlines,
 }
 
 impl Opened {
@@ -73,8 +75,6 @@ impl Opened {
             router,
         } = self;
         let timeouts = &config.timeouts;
-        let patience = seconds(timeouts.router_seconds);
-        let status = wait_for_router(&router, patience).await?;
         let Recovered {
             mut book,
             resumed,
@@ -84,6 +84,10 @@ impl Opened {
         if !resumed {
             book = rebuild(Arc::clone(&output), Arc::clone(&ledger), &config).await?;
         }
+        let deadlines = Deadlines::of(&config.spec, age, Instant::now());
+        let until = deadlines.while_waiting(&book);
+        let patience = seconds(timeouts.router_seconds);
+        let status = wait_for_router(&router, patience, until, &board).await?;
         let client = config
             .plugin_socket
             .as_ref()
@@ -92,21 +96,20 @@ impl Opened {
         rewards
             .prepare()
             .await
-            .map_err(|error| DriverError::Config {
-                problem: format!("spec.reward: {error}"),
-            })?;
+            .map_err(|error| plugin_error("spec.reward", error.is_unusable(), error.to_string()))?;
         let filter = GroupFilter::new(
             config.spec.rollout.filter.as_ref(),
             client.as_ref(),
             plugin_args(&config),
             seconds(timeouts.filter_seconds),
         )?;
-        filter
-            .prepare()
-            .await
-            .map_err(|error| DriverError::Config {
-                problem: format!("spec.rollout.filter: {error}"),
-            })?;
+        filter.prepare().await.map_err(|error| {
+            plugin_error(
+                "spec.rollout.filter",
+                error.is_unusable(),
+                error.to_string(),
+            )
+        })?;
         let engines = u32::try_from(status.engines.len())
             .unwrap_or(u32::MAX)
             .max(1);
@@ -149,8 +152,19 @@ impl Opened {
             board,
             feed,
             climber,
-            age,
+            deadlines,
         })
+    }
+}
+
+/// A function that cannot be called is the spec's fault; a host that does not answer may be started again.
+fn plugin_error(field: &'static str, is_unusable: bool, problem: String) -> DriverError {
+    if is_unusable {
+        DriverError::Config {
+            problem: format!("{field}: {problem}"),
+        }
+    } else {
+        DriverError::Plugin { field, problem }
     }
 }
 
@@ -175,25 +189,42 @@ async fn delete_leftovers(router: &RouterClient, sessions: Vec<String>) {
 }
 
 /// Waits for a router that knows engines: how many there are bounds what is in flight.
+///
+/// A router that does not answer is given `patience`. Engines that are away are nobody's failure: they are waited for until one of the job's
+/// own deadlines, which then ends the job. What is missing is shown after `patience`: engines that start with the job need a moment.
 async fn wait_for_router(
     router: &RouterClient,
     patience: Duration,
+    until: Option<Instant>,
+    board: &Board,
 ) -> Result<RouterStatus, DriverError> {
     const PAUSE: Duration = Duration::from_millis(100);
-    let deadline = tokio::time::Instant::now() + patience;
+    const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+    let began = Instant::now();
+    let (mut answered, mut pause, mut shown) = (began, PAUSE, None);
     loop {
-        let problem = match router.status().await {
+        match router.status().await {
             Ok(status) if !status.engines.is_empty() => return Ok(status),
-            Ok(status) => no_engine(status.engine_service),
-            Err(error) => format!("it does not answer: {error}"),
-        };
-        if tokio::time::Instant::now() >= deadline {
-            return Err(DriverError::Router {
-                url: router.url().to_owned(),
-                problem,
-            });
+            Ok(status) if until.is_some_and(|until| Instant::now() >= until) => return Ok(status),
+            Ok(status) => {
+                answered = Instant::now();
+                pause = (pause * 2).min(LONGEST_PAUSE);
+                let problem = no_engine(status.engine_service);
+                if began.elapsed() >= patience && shown.as_ref() != Some(&problem) {
+                    tracing::warn!(problem, "the router is asked until it knows an engine");
+                    board.waits_for_engines(&problem);
+                    shown = Some(problem);
+                }
+            }
+            Err(error) if answered.elapsed() >= patience => {
+                return Err(DriverError::Router {
+                    url: router.url().to_owned(),
+                    problem: format!("it does not answer: {error}"),
+                });
+            }
+            Err(_) => pause = PAUSE,
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(pause).await;
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::deadlines::{Deadlines, has_generated};
 use super::report::Report;
 use super::rows::PROMPT_TOO_LONG;
 use super::setup::Setup;
@@ -94,8 +95,10 @@ impl Shell {
     ) -> Result<JobResult, DriverError> {
         let over = CancellationToken::new();
         self.start_feed(over.clone());
-        let mut deadline = self.deadline();
-        let mut running_by = self.running_by();
+        let Deadlines {
+            job: mut deadline,
+            running: mut running_by,
+        } = self.setup.deadlines;
         let mut stopped = false;
         self.write_again();
         self.event(Event::Start);
@@ -149,7 +152,7 @@ impl Shell {
                     .decided(self.setup.engine.book(), &result, target);
                 Ok(result)
             }
-            (None, None) => Err(DriverError::Output {
+            (None, None) => Err(DriverError::Task {
                 problem: "the loop ended without a result".into(),
             }),
         }
@@ -197,21 +200,8 @@ impl Shell {
             .spawn(async move { feed.run(&router, patience, over).await });
     }
 
-    fn deadline(&self) -> Option<Instant> {
-        let limit = self.setup.config.spec.active_deadline_seconds?;
-        let left = Duration::from_secs(limit).saturating_sub(self.setup.age);
-        Some(self.began + left)
-    }
-
-    /// When something must have been generated. Counted from this start: an earlier one may have been stopped before it came to it.
-    fn running_by(&self) -> Option<Instant> {
-        let limit = self.setup.config.spec.pre_running_deadline_seconds?;
-        Some(self.began + Duration::from_secs(limit))
-    }
-
     fn has_generated(&self) -> bool {
-        let earlier = self.setup.engine.book().total();
-        self.counters.generated_tokens > 0 || earlier.kept > 0 || !earlier.filtered.is_empty()
+        self.counters.generated_tokens > 0 || has_generated(self.setup.engine.book())
     }
 
     pub(super) fn now(&self) -> Duration {

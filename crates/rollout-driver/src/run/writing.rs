@@ -8,7 +8,7 @@ use rollout_engine::{GroupIndex, Step};
 use tokio::sync::mpsc;
 
 use super::report::Report;
-use crate::error::DriverError;
+use crate::error::{DriverError, chain};
 use crate::output::{OutputError, ResultEntry, StepSummary, Writer};
 
 /// A kept group that is not in the output yet.
@@ -122,12 +122,12 @@ async fn persist(
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => {
                 if !may_pass(&error) || tokio::time::Instant::now() >= deadline {
-                    return Err(output_error(error));
+                    return Err(DriverError::Output(error));
                 }
                 chain(&error)
             }
             Err(error) => {
-                return Err(DriverError::Output {
+                return Err(DriverError::Task {
                     problem: error.to_string(),
                 });
             }
@@ -138,27 +138,9 @@ async fn persist(
     }
 }
 
-/// An error of the output with its causes.
-#[expect(clippy::needless_pass_by_value, reason = "it goes into map_err")]
-pub(super) fn output_error(error: OutputError) -> DriverError {
-    DriverError::Output {
-        problem: chain(&error),
-    }
-}
-
 /// A full or failing file system may recover; a directory that is not ours will not.
 fn may_pass(error: &OutputError) -> bool {
     matches!(error, OutputError::NoSpace { .. } | OutputError::Io { .. })
-}
-
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

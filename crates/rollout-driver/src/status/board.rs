@@ -164,6 +164,18 @@ impl Board {
         }
     }
 
+    /// Says what the first sample waits for.
+    pub(crate) fn waits_for_engines(&self, problem: &str) {
+        let mut slot = self.view.lock();
+        let mut view = View::clone(&slot);
+        view.recent_failures = vec![FailureView {
+            reason: "no_engine".to_owned(),
+            message: problem.to_owned(),
+            count: 1,
+        }];
+        *slot = Arc::new(view);
+    }
+
     pub(crate) fn show(
         &self,
         progress: &Progress,

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::Board;
 use super::board::VERSION;
-use crate::error::DriverError;
+use crate::error::{DriverError, chain};
+use crate::unusable::Unusable;
 
 /// A termination message holds 4096 bytes; we leave room.
 const LIMIT: usize = 3072;
@@ -34,13 +35,14 @@ impl LastWord {
                 Self::of(board, &result, totals, output)
             }
             Ok(result) => Self::of(board, &json!(result), totals, output),
-            Err(error) => Self::crashed(board, error, totals, output),
+            Err(error) => Self::failed(board, error, totals, output),
         }
     }
 
-    /// The last word of a driver that could not go on, or not even begin.
-    pub fn crashed(board: &Board, error: &DriverError, totals: (u64, u64), output: &Path) -> Self {
-        let result = json!({"reason": "crashed", "message": text(error), "success": false});
+    /// The last word of a driver that could not go on, or not even begin: the job's end, where no start could do better.
+    pub fn failed(board: &Board, error: &DriverError, totals: (u64, u64), output: &Path) -> Self {
+        let reason = error.unusable().map_or("crashed", Unusable::reason);
+        let result = json!({"reason": reason, "message": chain(error), "success": false});
         Self::of(board, &result, totals, output)
     }
 
@@ -102,15 +104,4 @@ impl LastWord {
     pub fn write(&self, path: &Path) -> io::Result<()> {
         std::fs::write(path, self.text())
     }
-}
-
-/// An error with its causes.
-fn text(error: &DriverError) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }

@@ -245,6 +245,29 @@ async fn a_deadline_ends_the_tries_with_the_last_error() {
     assert_eq!(read(&serving.ledger.path().join("tokenizer"), MARK), None);
 }
 
+/// That is nobody's failure: the time that files may take begins when an engine is there.
+#[tokio::test]
+async fn engines_that_are_away_are_waited_for() {
+    let serving = serve(&[("tokenizer.json", &[Answer::File("{}")])]).await;
+    let reserved = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = reserved.local_addr().unwrap();
+    drop(reserved);
+    let away = json!({
+        "tokenizer_url": format!("http://localhost:{}/tokenizer", address.port()),
+        "timeouts": {"tokenizer_seconds": 0.3},
+    });
+    let mut resolving = std::pin::pin!(serving.resolved(&away));
+    let waits = tokio::time::timeout(Duration::from_secs(1), &mut resolving).await;
+    assert!(waits.is_err(), "{waits:?}");
+    let listener = TcpListener::bind(address).await.unwrap();
+    let routes = Router::new()
+        .route("/tokenizer/{file}", get(answer))
+        .with_state(Arc::clone(&serving.sidecar));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move { axum::serve(listener, routes).await.unwrap() });
+    fetched(resolving.await.unwrap());
+}
+
 #[tokio::test]
 async fn a_stop_waits_for_no_file() {
     let serving = serve(&[("tokenizer.json", &[Answer::Hangs])]).await;

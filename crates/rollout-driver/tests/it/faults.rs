@@ -240,12 +240,14 @@ async fn directories_of_another_job_are_refused() {
         output.to_string().contains("is the output of job"),
         "{output}"
     );
+    assert_eq!(job.last_word()["result"]["reason"], "OutputUnusable");
     job.config["output_dir"] = json!(job.directory.path().join("elsewhere"));
     let ledger = job.run().await.unwrap_err();
     assert!(
         matches!(ledger, DriverError::Ledger(LedgerError::OtherJob { .. })),
         "{ledger:?}"
     );
+    assert_eq!(job.last_word()["result"]["reason"], "LedgerUnusable");
     pool.stop().await;
 }
 
@@ -258,7 +260,7 @@ async fn a_data_set_that_is_not_on_its_volume_is_told_by_claim_and_file() {
     job.config["dataset_path"] = json!("/nowhere/train.jsonl");
     job.run().await.unwrap_err();
     let word = job.last_word();
-    assert_eq!(word["result"]["reason"], "crashed");
+    assert_eq!(word["result"]["reason"], "DatasetUnusable");
     assert_eq!(
         word["result"]["message"],
         "spec.dataset.persistentVolumeClaim: math/train.jsonl on the claim problems: cannot read the data set /nowhere/train.jsonl: No such file or directory (os error 2)"
@@ -276,6 +278,7 @@ async fn another_data_set_is_refused_because_the_cursor_would_point_elsewhere() 
         matches!(error, DriverError::Ledger(LedgerError::OtherDataset { .. })),
         "{error:?}"
     );
+    assert_eq!(job.last_word()["result"]["reason"], "LedgerUnusable");
     pool.stop().await;
 }
 

@@ -52,7 +52,7 @@ async fn a_lost_file_that_nobody_has_ends_the_job_with_its_name_and_what_to_do()
     );
     assert!(missing.contains("put the file back"), "{missing}");
     let word = job.last_word();
-    assert_eq!(word["result"]["reason"], "crashed");
+    assert_eq!(word["result"]["reason"], "OutputUnusable");
     assert!(word.to_string().contains("samples-0.jsonl"), "{word}");
     // As it says.
     std::fs::write(&first, &content).unwrap();
@@ -158,5 +158,5 @@ async fn an_output_below_a_file_is_refused_with_the_files_name() {
     let expected = format!("{} is a file; choose another place", file.display());
     assert!(error.contains(&expected), "{error}");
     assert_eq!(std::fs::read(&file).unwrap(), b"mine");
-    assert_eq!(job.last_word()["result"]["reason"], "crashed");
+    assert_eq!(job.last_word()["result"]["reason"], "OutputUnusable");
 }

@@ -109,6 +109,22 @@ async fn a_filter_that_cannot_be_imported_is_known_at_the_start() {
         "configuration: spec.rollout.filter: hooks.keep: ImportError: no module named hooks"
     );
     assert!(host.requests.lock().is_empty(), "nothing was generated");
+    assert_eq!(job.last_word()["result"]["reason"], "ValidationFailed");
+    pool.stop().await;
+}
+
+/// The host may be about to be started again.
+#[tokio::test]
+async fn a_plug_in_host_that_does_not_answer_decides_nothing() {
+    let pool = Pool::start(vec![engine(&SUMS)]).await;
+    let mut job = Job::new(
+        &pool.control_url,
+        &json!({"rollout": {"filter": {"type": "Plugin", "plugin": "hooks.keep"}}}),
+    );
+    job.config["plugin_socket"] = json!(job.directory.path().join("plugins.sock"));
+    job.config["timeouts"]["filter_seconds"] = json!(0.1);
+    job.run().await.unwrap_err();
+    assert_eq!(job.last_word()["result"]["reason"], "crashed");
     pool.stop().await;
 }
 

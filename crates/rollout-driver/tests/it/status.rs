@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use reqwest::{Client, StatusCode, header};
 use rollout_driver::run::Driver;
+use rollout_engine::Reason;
 use rollout_router::Resolver;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -183,16 +184,15 @@ async fn a_pod_that_ended_while_the_router_is_away_is_told_again_later() {
     pool.stop().await;
 }
 
-/// A pool whose engines are found by name, from the `first` lookup on.
-async fn pool_by_name(first: u32) -> Pool {
-    let lookups = Arc::new(AtomicU32::new(0));
+/// A pool whose engines are found by name, as soon as they are `there`.
+async fn pool_by_name(there: impl Fn() -> bool + Send + Sync + 'static) -> Pool {
     Pool::start_with(vec![engine(&SUMS)], |router| {
         let urls = std::mem::take(&mut router.engines);
         let address: SocketAddr = urls[0].trim_start_matches("http://").parse().unwrap();
         router.engine_service = Some("engines.rl.svc:30000".parse().unwrap());
         router.times.lookup = Duration::from_millis(10);
         router.resolver = Resolver::new(move |_| {
-            let known = lookups.fetch_add(1, Ordering::Relaxed) >= first;
+            let known = there();
             async move { Ok(if known { vec![address] } else { Vec::new() }) }
         });
     })
@@ -201,24 +201,69 @@ async fn pool_by_name(first: u32) -> Pool {
 
 #[tokio::test]
 async fn a_job_begins_when_its_router_knows_engines() {
-    let pool = pool_by_name(20).await;
+    let lookups = AtomicU32::new(0);
+    let pool = pool_by_name(move || lookups.fetch_add(1, Ordering::Relaxed) >= 20).await;
     let job = Job::new(&pool.control_url, &json!({}));
     job.run().await.unwrap();
     assert_eq!(job.last_word()["recentFailures"], json!([]));
     pool.stop().await;
 }
 
+/// It is nobody's failure, and ends no start.
 #[tokio::test]
-async fn a_router_that_knows_no_engine_is_the_last_word() {
-    let pool = pool_by_name(u32::MAX).await;
+async fn engines_that_are_away_are_waited_for_and_told() {
+    let there = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&there);
+    let pool = pool_by_name(move || seen.load(Ordering::Relaxed)).await;
     let mut job = Job::new(&pool.control_url, &json!({}));
-    job.config["timeouts"]["router_seconds"] = json!(0.5);
-    job.run().await.unwrap_err();
-    let message = &job.last_word()["result"]["message"];
-    let expected = format!(
-        "the router at {}: it knows no engine: engines.rl.svc:30000 has no address",
-        pool.control_url
+    job.config["timeouts"]["router_seconds"] = json!(0.1);
+    let driver = Driver::start(job.config()).await.unwrap();
+    let board = driver.board().clone();
+    let (result, ()) = tokio::join!(driver.run(CancellationToken::new()), async {
+        eventually("what is missing is told", || {
+            board.json()["recentFailures"][0]["reason"] == "no_engine"
+        })
+        .await;
+        let told = &board.json()["recentFailures"][0]["message"];
+        assert_eq!(
+            *told,
+            "it knows no engine: engines.rl.svc:30000 has no address"
+        );
+        there.store(true, Ordering::Relaxed);
+    });
+    assert!(result.unwrap().success, "{}", job.last_word());
+    assert_eq!(job.last_word()["recentFailures"], json!([]));
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn deadlines_of_the_job_run_while_engines_are_away() {
+    let pool = pool_by_name(|| false).await;
+    for (deadline, reason) in [
+        ("activeDeadlineSeconds", Reason::DeadlineExceeded),
+        (
+            "preRunningDeadlineSeconds",
+            Reason::PreRunningDeadlineExceeded,
+        ),
+    ] {
+        let job = Job::new(&pool.control_url, &json!({deadline: 1}));
+        let result = job.run().await.unwrap();
+        assert_eq!((result.reason, result.success), (reason, false));
+        assert_eq!(job.manifest().result.expect("an end").result, result);
+    }
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_no_engine() {
+    let pool = pool_by_name(|| false).await;
+    let job = Job::new(&pool.control_url, &json!({}));
+    let stop = CancellationToken::new();
+    stop.cancel();
+    assert_eq!(
+        job.run_until(stop).await.unwrap().reason,
+        Reason::Interrupted
     );
-    assert_eq!(*message, expected);
+    assert_eq!(job.last_word()["result"]["reason"], "interrupted");
     pool.stop().await;
 }
