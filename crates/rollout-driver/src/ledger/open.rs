@@ -11,6 +11,7 @@ use super::writer::Owner;
 use super::{database_error, load, schema};
 use crate::config::JobIdentity;
 use crate::error::LedgerError;
+use crate::output::is_out_of_space;
 
 /// `CIFS` and `SMB2`, which the `nix` crate does not name.
 const CIFS: [i64; 2] = [0xff53_4d42, 0xfe53_4d42];
@@ -112,16 +113,11 @@ pub(super) fn reader(path: &Path) -> Result<Connection, LedgerError> {
 }
 
 fn directory_error(directory: &Path, source: std::io::Error) -> LedgerError {
-    match source.kind() {
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-            LedgerError::NoSpace {
-                path: directory.to_owned(),
-            }
-        }
-        _ => LedgerError::Directory {
-            path: directory.to_owned(),
-            source,
-        },
+    let path = directory.to_owned();
+    if is_out_of_space(&source) {
+        LedgerError::NoSpace { path }
+    } else {
+        LedgerError::Directory { path, source }
     }
 }
 
