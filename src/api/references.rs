@@ -434,7 +434,7 @@ impl References {
 
 /// `local` takes engines as they are, or simulates them; directories stand for volumes, and its own flags for outputs and credentials.
 fn need(at: &str, target: Target) -> Need {
-    const CLUSTER: [&str; 10] = [
+    const CLUSTER: [&str; 9] = [
         ".model.source.",
         ".external.",
         ".tokenizer.",
@@ -442,7 +442,6 @@ fn need(at: &str, target: Target) -> Need {
         ".engine.apiKeySecretRef",
         ".engine.env[",
         ".disaggregation.",
-        "spec.dataset.secretRef",
         "spec.output.",
         ".agent.server.",
     ];

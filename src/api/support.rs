@@ -104,14 +104,13 @@ impl Unsupported {
     }
 
     fn dataset(&mut self, dataset: &Dataset) {
-        let remote = dataset
-            .url
-            .as_ref()
-            .is_some_and(|url| !url.starts_with("file://"));
+        let built = ["file://", "https://", "http://"];
+        let url = dataset.url.as_ref();
+        let is_stored = url.is_some_and(|url| !built.iter().any(|scheme| url.starts_with(scheme)));
         self.when(
-            remote,
+            is_stored,
             "dataset.url",
-            "a data set that is downloaded; use persistentVolumeClaim, configMap or a file:// url",
+            "a data set in an object store; use an https:// url, persistentVolumeClaim or configMap",
         );
         self.when(
             dataset.plugin.is_some(),
@@ -126,12 +125,16 @@ impl Unsupported {
         let claim = dataset.persistent_volume_claim.as_ref();
         let map = dataset.config_map.as_ref();
         for (field, file) in [
-            ("dataset.url", dataset.url.as_ref()),
+            (
+                "dataset.url",
+                // A signature behind the path is no extension.
+                url.and_then(|url| url.split(['?', '#']).next()),
+            ),
             (
                 "dataset.persistentVolumeClaim.path",
-                claim.and_then(|claim| claim.path.as_ref()),
+                claim.and_then(|claim| claim.path.as_deref()),
             ),
-            ("dataset.configMap.key", map.map(|map| &map.key)),
+            ("dataset.configMap.key", map.map(|map| map.key.as_str())),
         ] {
             let ends = [".parquet", ".gz", ".zst"];
             self.when(

@@ -77,6 +77,11 @@ pub(super) fn config_map_keys(name: &str, keys: &[&str]) -> Value {
     json!({"configMap": {"name": name, "items": items(keys)}})
 }
 
+/// All keys of a `Secret`.
+pub(super) fn secret(name: &str) -> Value {
+    json!({"secret": {"secretName": name}})
+}
+
 /// Some keys of a `Secret`.
 pub(super) fn secret_keys(name: &str, keys: &[&str]) -> Value {
     json!({"secret": {"secretName": name, "items": items(keys)}})

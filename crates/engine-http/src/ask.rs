@@ -59,6 +59,11 @@ pub enum Problem {
 }
 
 impl Problem {
+    /// What it means that a request over a [`Connector`] has no answer.
+    pub fn of(error: &hyper_util::client::legacy::Error, encrypted: bool) -> Self {
+        unanswered(error, encrypted)
+    }
+
     /// Whether a person must act: what listens there is no engine that may be asked, however often it is.
     pub fn lasts(&self) -> bool {
         matches!(
@@ -143,7 +148,7 @@ impl Asker {
         let whole = async {
             let answer = self.client.request(request).await;
             let (head, body) = answer
-                .map_err(|error| unanswered(&error, encrypted))?
+                .map_err(|error| Problem::of(&error, encrypted))?
                 .into_parts();
             let body = Limited::new(body, self.longest).collect().await;
             let body = body.map_err(|error| {

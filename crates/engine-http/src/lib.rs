@@ -1,6 +1,7 @@
 //! HTTP towards engines, plain or encrypted.
 //!
-//! **Purpose.** Connections to `http://` and `https://` addresses of engines ([`Connector`]), and single questions over them ([`Asker`]).
+//! **Purpose.** Connections to `http://` and `https://` addresses of engines ([`Connector`]), and single questions over them ([`Asker`]). The
+//! driver fetches data sets over the same connections.
 //!
 //! **Guarantees.** A connection has its deadline, the handshake included. A certificate is checked against its host and against the CAs that are
 //! trusted ([`Trust`]), always: there is no switch. What is wrong with it is said in words that a person can act on, and that do not change from

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use rollout_engine::BookError;
 
 use crate::dataset::DatasetError;
+use crate::download::DownloadError;
 use crate::output::OutputError;
 
 /// A failure that ends the driver.
@@ -37,6 +38,18 @@ pub enum DriverError {
         /// Why.
         source: DatasetError,
     },
+    /// The data set behind a URL did not come.
+    #[error("spec.dataset.url")]
+    Download(#[from] DownloadError),
+    /// The data set behind a URL cannot be used.
+    #[error("spec.dataset.url")]
+    DatasetOfUrl {
+        /// Why.
+        source: DatasetError,
+    },
+    /// The driver was stopped before it had what it needs: no failure, a later start continues.
+    #[error("stopped before the data set was there")]
+    Stopped,
     /// The ledger cannot be used.
     #[error(transparent)]
     Ledger(#[from] LedgerError),

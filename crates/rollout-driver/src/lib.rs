@@ -4,7 +4,7 @@
 //! [`rollout_engine::Engine`] and reports what came of them.
 //!
 //! ```text
-//!   dataset --> run (engine + interpreter) --> generate --> router --> engines, agents
+//!   download, dataset --> run (engine + interpreter) --> generate --> router --> engines, agents
 //!                 |  ^         |                              |
 //!               ledger       output, status               reward (worker pool, plug-in host)
 //! ```
@@ -14,6 +14,7 @@
 
 pub mod config;
 pub mod dataset;
+pub mod download;
 pub mod error;
 pub mod generate;
 pub mod ledger;

@@ -5,6 +5,7 @@
 use std::io;
 
 use crate::dataset::DatasetError;
+use crate::download::DownloadError;
 use crate::error::{DriverError, LedgerError};
 use crate::output::OutputError;
 
@@ -41,7 +42,10 @@ impl DriverError {
     pub fn unusable(&self) -> Option<Unusable> {
         match self {
             Self::Config { .. } => Some(Unusable::Spec),
-            Self::Dataset(error) | Self::DatasetOnClaim { source: error, .. } => dataset(error),
+            Self::Dataset(error)
+            | Self::DatasetOnClaim { source: error, .. }
+            | Self::DatasetOfUrl { source: error } => dataset(error),
+            Self::Download(error) => download(error),
             Self::Output(error) => output(error),
             Self::Ledger(error) => ledger(error),
             Self::Tokenizer { .. } => Some(Unusable::Tokenizer),
@@ -51,7 +55,8 @@ impl DriverError {
             | Self::NoTokenizer { .. }
             | Self::Router { .. }
             | Self::Client(_)
-            | Self::Listen { .. } => None,
+            | Self::Listen { .. }
+            | Self::Stopped => None,
         }
     }
 }
@@ -68,9 +73,23 @@ fn dataset(error: &DatasetError) -> Option<Unusable> {
     }
 }
 
+fn download(error: &DownloadError) -> Option<Unusable> {
+    match error {
+        DownloadError::NotAUrl { .. }
+        | DownloadError::Refused { .. }
+        | DownloadError::TooLarge { .. }
+        | DownloadError::Credentials { .. } => Some(Unusable::Dataset),
+        DownloadError::NotInTime { .. }
+        | DownloadError::TooSlow { .. }
+        | DownloadError::Disk { .. }
+        | DownloadError::NoSpace { .. } => None,
+    }
+}
+
 fn output(error: &OutputError) -> Option<Unusable> {
     match error {
         OutputError::Io { source, .. } if !is_lasting(source) => None,
+        OutputError::OtherDataset { .. } => Some(Unusable::Dataset),
         OutputError::Io { .. }
         | OutputError::FileInTheWay { .. }
         | OutputError::OtherJob { .. }

@@ -18,7 +18,8 @@ pub struct Dataset {
     /// A file on a volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistent_volume_claim: Option<ClaimPath>,
-    /// A file: `s3://bucket/key`, `gs://bucket/key`, `az://container/key`, `https://host/path` or `file:///path`.
+    /// A file: `https://host/path` or `http://host/path`, which the driver fetches once, before the job begins; `file:///path`, which
+    /// driver.template mounts; `s3://bucket/key`, `gs://bucket/key` or `az://container/key`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 2048))]
     pub url: Option<String>,
@@ -29,7 +30,8 @@ pub struct Dataset {
     /// A Python data source, in the plug-in host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plugin: Option<DatasetPlugin>,
-    /// Credentials for url: every key of the Secret is an environment variable (`AWS_ACCESS_KEY_ID`, ...).
+    /// Credentials for url. For https and http: the key `token`, or the keys `username` and `password`; they are shown to the host of url alone. For object
+    /// stores: keys are named as the variables that their tools know (`AWS_ACCESS_KEY_ID`, ...).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
     /// Format of the file. Default: Auto, which goes by the extension and takes what it does not know for Jsonl.
@@ -95,6 +97,12 @@ impl Dataset {
         self.tools_key.as_deref().unwrap_or("tools")
     }
 
+    /// Whether the driver fetches it.
+    pub fn is_fetched(&self) -> bool {
+        let url = self.url.as_deref().unwrap_or_default();
+        url.starts_with("https://") || url.starts_with("http://")
+    }
+
     /// Seed of the order.
     pub fn seed(&self) -> i64 {
         self.seed.unwrap_or(42)
@@ -114,8 +122,13 @@ fn rules(schema: &mut schemars::Schema) {
         )
         .field(
             "url",
-            "!has(self.url) || self.url.matches('^(s3|gs|az|https|file)://[^ ]+$')",
-            "write url as s3://bucket/key, gs://bucket/key, az://container/key, https://host/path or file:///path",
+            "!has(self.url) || self.url.matches('^(s3|gs|az|https?|file)://[^ ]+$')",
+            "write url as https://host/path, http://host/path, s3://bucket/key, gs://bucket/key, az://container/key or file:///path",
+        )
+        .field(
+            "url",
+            "!has(self.url) || !self.url.matches('^https?://[^/?#]*@')",
+            "remove the credentials from url, where whoever may see the job sees them: put them into a Secret and name it in secretRef",
         )
         .field(
             "secretRef",

@@ -26,7 +26,7 @@ pub struct ConfigMapKeyRef {
     pub key: String,
 }
 
-/// A `Secret` whose keys become environment variables.
+/// A `Secret` with all of its keys.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretRef {

@@ -14,7 +14,7 @@ use super::{
     agents::RouterUrls,
     control::Control,
     engines::{simulator_config, simulator_spec},
-    inputs::Place,
+    inputs::{Content, Place},
     last_word::LastWord,
     patience,
     service::Spec,
@@ -22,6 +22,8 @@ use super::{
     workplace,
 };
 
+/// Directory of the driver's ledger, below `.rollout`.
+pub(super) const LEDGER: &str = "ledger";
 /// File of the driver's last word, below `.rollout`.
 pub(super) const LAST_WORD: &str = "last-word.json";
 
@@ -146,8 +148,9 @@ impl Setup {
                 "attempt": self.work.attempt,
             },
             "spec": self.spec,
-            "dataset_path": self.dataset,
-            "ledger_dir": self.work.directory("ledger")?,
+            // What was fetched is where the driver would have put it.
+            "dataset_path": (!matches!(self.inputs.dataset, Content::Url { .. })).then_some(&self.dataset),
+            "ledger_dir": self.work.directory(LEDGER)?,
             "output_dir": self.work.output,
             "router_url": router.control_url,
             "control_token_file": self.work.run.path().join("control-token"),

@@ -258,7 +258,7 @@ impl Objects<'_> {
     }
 
     /// The keys of an object. Binary data of a `ConfigMap` is for files only.
-    fn keys(self, target: Target, name: &str) -> Option<BTreeMap<String, Vec<u8>>> {
+    pub(super) fn keys(self, target: Target, name: &str) -> Option<BTreeMap<String, Vec<u8>>> {
         if target == Target::ConfigMap {
             let map = self.manifests.config_map(self.namespace, name)?;
             let texts = map.data.iter().flatten();

@@ -10,6 +10,7 @@ use std::{
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
+use rollout_driver::download::Credentials;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -21,7 +22,8 @@ use crate::api::{
     job::{Dataset, RolloutJob, RolloutJobSpec},
     manifest::Manifests,
     pool::SGLangPoolSpec,
-    values::{ClaimPath, CodeSource, ConfigMapKeyRef},
+    references::Target,
+    values::{ClaimPath, CodeSource, ConfigMapKeyRef, SecretRef},
 };
 
 /// Namespace of an object that names none, as with kubectl.
@@ -42,6 +44,8 @@ pub(super) enum InputError {
     NoPool { name: String },
     #[error("{field}: no ConfigMap '{name}' in the given files; add the file that has it")]
     NoConfigMap { field: &'static str, name: String },
+    #[error("{field}: no Secret '{name}' in the given files; add the file that has it")]
+    NoSecret { field: &'static str, name: String },
     #[error("{field}: ConfigMap '{name}' has no key '{key}'; it has: {}", keys.join(", "))]
     NoKey {
         field: &'static str,
@@ -76,19 +80,24 @@ pub(super) enum InputError {
     },
 }
 
-/// A file that exists, or one to be written.
+/// A file that exists, or one to be written or fetched.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Content {
     File(PathBuf),
     Bytes(Vec<u8>),
+    Url {
+        url: String,
+        credentials: Option<Credentials>,
+    },
 }
 
 impl Content {
-    /// SHA-256 in hex. Reads the file piece by piece.
+    /// SHA-256 in hex. Reads a file piece by piece; what is fetched is fetched once, so that its URL stands for it.
     pub(super) fn sha256(&self) -> io::Result<String> {
         let mut hash = Sha256::new();
         match self {
             Self::Bytes(bytes) => hash.update(bytes),
+            Self::Url { url, .. } => hash.update(url),
             Self::File(path) => {
                 let mut file = io::BufReader::with_capacity(1 << 20, fs::File::open(path)?);
                 loop {
@@ -375,6 +384,29 @@ impl Finder<'_> {
         }
     }
 
+    /// What the server of a data set is shown.
+    fn credentials(&self, dataset: &Dataset) -> Result<Option<Credentials>, InputError> {
+        let Some(SecretRef { name }) = &dataset.secret_ref else {
+            return Ok(None);
+        };
+        let field = "spec.dataset.secretRef";
+        let objects = Objects {
+            manifests: self.manifests,
+            namespace: self.namespace,
+        };
+        let keys = objects.keys(Target::Secret, name);
+        let keys = keys.ok_or_else(|| InputError::NoSecret {
+            field,
+            name: name.clone(),
+        })?;
+        Credentials::from_keys(&keys)
+            .map(Some)
+            .map_err(|problem| InputError::NotLocal {
+                field,
+                problem: problem.to_string(),
+            })
+    }
+
     fn dataset(&self, dataset: &Dataset) -> Result<Content, InputError> {
         if let Some(reference) = &dataset.config_map {
             return Ok(Content::Bytes(
@@ -392,9 +424,15 @@ impl Finder<'_> {
             return one_file(field, self.volume(field, claim)?);
         }
         let url = dataset.url.as_deref().unwrap_or_default();
+        if dataset.is_fetched() {
+            return Ok(Content::Url {
+                url: url.to_owned(),
+                credentials: self.credentials(dataset)?,
+            });
+        }
         let Some(path) = url.strip_prefix("file://") else {
             let problem = format!(
-                "only file:// can be read yet, not {url}; download the file and write file:///its/path"
+                "{url} cannot be fetched yet; download the file and write file:///its/path"
             );
             return Err(InputError::NotLocal {
                 field: "spec.dataset.url",

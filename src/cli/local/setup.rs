@@ -8,12 +8,13 @@ use std::{
 
 use anyhow::Context;
 use engine_http::Trust;
+use rollout_driver::download::{self, Credentials, Limits, Wanted};
 use serde_json::Value;
 
 use super::{
     Args,
     agent_command::{self, FunctionFiles},
-    commands::LAST_WORD,
+    commands::{LAST_WORD, LEDGER},
     engine_check,
     engines::{self, EngineFiles},
     inputs::{self, Code, Content, Inputs, Place},
@@ -32,6 +33,9 @@ use crate::api::{
     values::ConfigMapKeyRef,
 };
 use crate::cli::printable::printable_line;
+
+/// How long no byte of a data set may come; a person waits for it.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A job that is ready to be started.
 pub(super) struct Setup {
@@ -93,6 +97,7 @@ pub(super) async fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
     let dataset = match &inputs.dataset {
         Content::File(path) => path.clone(),
         Content::Bytes(bytes) => work.write("dataset.jsonl", bytes)?,
+        Content::Url { url, credentials } => fetch(&work, url, credentials.clone()).await?,
     };
     let known = if engine_urls.is_empty() && engines::know_the_data_set(&inputs.pool) {
         let rows = engines::known_rows(&spec_value, &inputs.spec.dataset, &dataset);
@@ -159,6 +164,27 @@ pub(super) async fn prepare(args: &Args) -> anyhow::Result<Option<Setup>> {
         earlier,
         inputs,
     }))
+}
+
+/// Puts a data set where the driver finds it: simulated engines know its answers before the driver starts.
+async fn fetch(
+    work: &WorkDir,
+    url: &str,
+    credentials: Option<Credentials>,
+) -> anyhow::Result<PathBuf> {
+    let directory = work.directory(LEDGER)?.join(download::DIRECTORY);
+    if download::fetched(url, &directory).await.is_none() {
+        say(&format!("fetching {}", download::name(url)));
+    }
+    let wanted = Wanted {
+        url,
+        credentials,
+        directory: &directory,
+        trust: Trust::public(),
+    };
+    let limits = Limits::with_patience(PATIENCE);
+    let fetching = download::fetch(wanted, limits).await;
+    Ok(fetching.context("spec.dataset.url")?.path)
 }
 
 /// Says where the samples go, when the manifest names another place.
@@ -236,7 +262,7 @@ impl Setup {
     /// Where the rows come from, for a message that names the file which they were written to.
     pub(super) fn origin_of_rows(&self, message: &str) -> Option<String> {
         let file = self.dataset.display().to_string();
-        if matches!(self.inputs.dataset, Content::File(_)) || !message.contains(&file) {
+        if !matches!(self.inputs.dataset, Content::Bytes(_)) || !message.contains(&file) {
             return None;
         }
         let origin = match &self.inputs.spec.dataset.config_map {
@@ -251,6 +277,7 @@ fn dataset_hash(dataset: &Content) -> anyhow::Result<String> {
     let name = match dataset {
         Content::File(path) => path.display().to_string(),
         Content::Bytes(_) => "of the manifest".to_owned(),
+        Content::Url { url, .. } => download::name(url),
     };
     let hash = dataset.sha256();
     hash.with_context(|| format!("cannot read the data set {name}"))

@@ -8,6 +8,8 @@ use crate::resources::volumes::{self, Mounted};
 use crate::resources::{Refusal, names};
 
 const DATASET: &str = "/data/dataset";
+/// Where the credentials of a data set are that is behind a URL.
+const CREDENTIALS: &str = "/etc/rollout/dataset-credentials";
 const TOKENIZER: &str = "/data/tokenizer";
 const LEDGER: &str = "/data/ledger";
 const OUTPUT: &str = "/data/output";
@@ -18,6 +20,8 @@ pub(super) struct Data {
     pub(super) mounts: Vec<Mounted>,
     /// None: the rows are in the spec.
     pub(super) dataset: Option<String>,
+    /// Where what its server is shown is mounted.
+    pub(super) dataset_credentials: Option<String>,
     /// `builtin`, or a directory; null: see the next one.
     pub(super) tokenizer: Value,
     /// Where the engines' sidecars serve its files; null: the engine tokenizes.
@@ -46,6 +50,7 @@ pub(super) fn check(input: JobInput<'_>) -> Result<(), Refusal> {
 pub(super) fn of(input: JobInput<'_>) -> Data {
     let mut mounts = Vec::new();
     let dataset = dataset(input, &mut mounts);
+    let dataset_credentials = credentials(input, &mut mounts);
     let tokens = tokens(input, &mut mounts);
     let (tokenizer, tokenizer_url) = match tokens {
         Tokens::At(place) => (json!(place), Value::Null),
@@ -63,6 +68,7 @@ pub(super) fn of(input: JobInput<'_>) -> Data {
     Data {
         mounts,
         dataset,
+        dataset_credentials,
         tokenizer,
         tokenizer_url,
         ledger: LEDGER.to_owned(),
@@ -82,9 +88,25 @@ fn dataset(input: JobInput<'_>, mounts: &mut Vec<Mounted>) -> Option<String> {
         mounts.push(Mounted::read_only("dataset", DATASET, source));
         return Some(volumes::below(DATASET, file.path.as_deref()));
     }
-    // A file of the driver's Pod: its template mounts it.
+    // A file of the driver's Pod: its template mounts it. What is fetched goes beside the ledger.
     let url = dataset.url.as_deref()?;
     url.strip_prefix("file://").map(str::to_owned)
+}
+
+/// Those of a URL that the driver fetches.
+fn credentials(input: JobInput<'_>, mounts: &mut Vec<Mounted>) -> Option<String> {
+    let dataset = &input.spec.dataset;
+    let secret = dataset
+        .secret_ref
+        .as_ref()
+        .filter(|_| dataset.is_fetched())?;
+    let source = volumes::secret(&secret.name);
+    mounts.push(Mounted::read_only(
+        "dataset-credentials",
+        CREDENTIALS,
+        source,
+    ));
+    Some(CREDENTIALS.to_owned())
 }
 
 /// Who tokenizes prompts.

@@ -31,6 +31,9 @@ pub(super) fn of(input: JobInput<'_>, data: &Data) -> Value {
     if let Some(path) = &data.dataset {
         settings["dataset_path"] = json!(path);
     }
+    if let Some(directory) = &data.dataset_credentials {
+        settings["dataset_credentials_dir"] = json!(directory);
+    }
     if let Some(engines) = engines(input.pool.spec) {
         settings["engines"] = json!(engines);
     }

@@ -11,7 +11,7 @@ use super::{
 };
 
 /// What a run of a manifest says about its failure: everything from the word `error` on, with the home of the test taken out.
-async fn failure(home: &Path, manifest: &str, more: &[&str]) -> String {
+pub(super) async fn failure(home: &Path, manifest: &str, more: &[&str]) -> String {
     failed(home, Run::start_with(manifest, &home.join("out"), more)).await
 }
 

@@ -2,6 +2,7 @@
 
 mod again;
 mod bad_agents;
+mod data_by_url;
 mod early_ends;
 mod encrypted;
 mod environment;

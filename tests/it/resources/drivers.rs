@@ -84,6 +84,7 @@ fn paths_of_the_settings_are_mounted() {
             "ledger_dir",
             "output_dir",
             "dataset_path",
+            "dataset_credentials_dir",
             "plugin_socket",
             "control_token_file",
         ];
@@ -132,6 +133,36 @@ fn data_sets_come_from_where_the_spec_says() {
         volume(&driver["spec"], "dataset")["configMap"]["items"],
         json!([{"key": "train.jsonl", "path": "train.jsonl"}])
     );
+}
+
+#[test]
+fn what_is_behind_a_url_is_the_drivers_to_fetch_with_the_secrets_keys() {
+    let mut case = spec_job("own-pool");
+    case.job.spec["dataset"] = json!({"url": "https://hub.example/train.jsonl?signature=x"});
+    let settings = driver_settings(&case);
+    assert_eq!(settings["dataset_path"], Value::Null);
+    assert_eq!(settings["dataset_credentials_dir"], Value::Null);
+    case.job.spec["dataset"]["secretRef"] = json!({"name": "hub"});
+    let settings = driver_settings(&case);
+    let place = "/etc/rollout/dataset-credentials";
+    assert_eq!(settings["dataset_credentials_dir"], place);
+    let driver = case.objects().driver.value;
+    let mounted = mount(container(&driver["spec"], "driver"), place);
+    assert_eq!(mounted["readOnly"], true);
+    let name = mounted["name"].as_str().unwrap();
+    assert_eq!(
+        volume(&driver["spec"], name)["secret"],
+        json!({"secretName": "hub"})
+    );
+    let config = driver_config(&case);
+    assert_eq!(
+        config.dataset_credentials_dir.unwrap().to_str(),
+        Some(place)
+    );
+    // Nobody else has them.
+    for sidecar in driver["spec"]["initContainers"].as_array().unwrap() {
+        assert!(!sidecar.to_string().contains(name), "{sidecar}");
+    }
 }
 
 #[test]

@@ -57,6 +57,7 @@ impl Fixture {
             },
             tokenizer: Some(BUILTIN_TOKENIZER.into()),
             include_all: true,
+            dataset: None,
         })
         .expect("a writer")
     }

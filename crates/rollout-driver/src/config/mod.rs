@@ -76,6 +76,8 @@ pub struct Timeouts {
     pub refill_seconds: f64,
     /// The tokenizer's files from the engines.
     pub tokenizer_seconds: f64,
+    /// A data set behind a URL of which no further byte comes.
+    pub dataset_seconds: f64,
 }
 
 impl Default for Timeouts {
@@ -89,6 +91,7 @@ impl Default for Timeouts {
             output_seconds: 600.0,
             refill_seconds: 0.25,
             tokenizer_seconds: 300.0,
+            dataset_seconds: 120.0,
         }
     }
 }
@@ -108,6 +111,8 @@ struct File {
     spec: Value,
     #[serde(default)]
     dataset_path: Option<PathBuf>,
+    #[serde(default)]
+    dataset_credentials_dir: Option<PathBuf>,
     ledger_dir: PathBuf,
     output_dir: PathBuf,
     router_url: String,
@@ -142,8 +147,12 @@ pub struct DriverConfig {
     pub job: JobIdentity,
     /// What the job wants: the part of its spec that the driver reads.
     pub spec: JobSpec,
-    /// The data set's file; `None` reads `spec.dataset.inline`.
+    /// The data set's file; `None` fetches `spec.dataset.url`, or reads `spec.dataset.inline`.
     pub dataset_path: Option<PathBuf>,
+    /// Where the Secret with the credentials of `spec.dataset.url` is mounted.
+    pub dataset_credentials_dir: Option<PathBuf>,
+    /// Digest of the file at `dataset_path`, when it was fetched.
+    pub dataset_digest: Option<String>,
     /// Directory of the ledger, on a local file system.
     pub ledger_dir: PathBuf,
     /// Directory of the output.
@@ -205,6 +214,7 @@ impl DriverConfig {
             job,
             spec,
             dataset_path,
+            dataset_credentials_dir,
             ledger_dir,
             output_dir,
             router_url,
@@ -232,6 +242,8 @@ impl DriverConfig {
             job,
             spec: JobSpec::read(spec)?,
             dataset_path,
+            dataset_credentials_dir,
+            dataset_digest: None,
             ledger_dir,
             output_dir,
             router_url,

@@ -94,6 +94,8 @@ pub struct DatasetSpec {
     pub inline: Option<Vec<Value>>,
     /// The volume that the file is on, for messages: it is mounted at `dataset_path`.
     pub persistent_volume_claim: Option<ClaimFile>,
+    /// Where the file is: fetched when it is behind `http` or `https` and `dataset_path` is not set.
+    pub url: Option<String>,
     /// Key of the prompt.
     pub prompt_key: String,
     /// Key of the label.
@@ -132,6 +134,7 @@ impl Default for DatasetSpec {
         Self {
             inline: None,
             persistent_volume_claim: None,
+            url: None,
             prompt_key: "prompt".to_owned(),
             label_key: None,
             metadata_key: Some("metadata".to_owned()),

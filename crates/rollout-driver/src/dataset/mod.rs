@@ -46,6 +46,15 @@ use crate::digest::hex;
 pub enum Source {
     /// A JSON lines file.
     File(PathBuf),
+    /// Such a file that was fetched.
+    Fetched {
+        /// What errors call it.
+        name: String,
+        /// Where it is.
+        path: PathBuf,
+        /// Digest of its bytes: part of the fingerprint, since the file may be another one the next time.
+        digest: String,
+    },
     /// The text of such a file.
     Text {
         /// What errors call it.
@@ -134,6 +143,9 @@ impl Dataset {
                 SourceName::File(path.to_string_lossy().into()),
                 open_file(path)?,
             ),
+            Source::Fetched { name, path, .. } => {
+                (SourceName::File(name.as_str().into()), open_file(path)?)
+            }
             Source::Text { name, text } => (
                 SourceName::File(name.as_str().into()),
                 Storage::Memory(text.clone().into_bytes()),
@@ -314,12 +326,15 @@ fn fingerprint(index: &RowIndex, config: &DatasetConfig) -> String {
         hash.update(start.to_le_bytes());
     }
     let DatasetConfig {
-        source: _,
+        source,
         rules,
         slice,
         shuffle_seed,
         samples_per_prompt,
     } = config;
+    if let Source::Fetched { digest, .. } = source {
+        hash.update(digest);
+    }
     hash.update(format!(
         "{rules:?} {slice:?} {shuffle_seed:?} {samples_per_prompt}"
     ));

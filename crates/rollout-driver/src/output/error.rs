@@ -50,6 +50,18 @@ pub enum OutputError {
         /// Who wanted it.
         job: String,
     },
+    /// Samples of another data set are in the directory.
+    #[error(
+        "{directory} holds samples of another data set: what is behind dataset.url has changed since then (its sha256 was {was}, is {is}); put the data set back, or choose another output directory"
+    )]
+    OtherDataset {
+        /// The directory.
+        directory: PathBuf,
+        /// Digest of the data set that the samples are of.
+        was: String,
+        /// Digest of ours.
+        is: String,
+    },
     /// The directory has output, but nothing says whose.
     #[error(
         "{directory} holds {example}, but no record of the job that wrote it; choose another output directory"
@@ -125,6 +137,7 @@ impl OutputError {
             Self::NoSpace { .. } => "no_space",
             Self::Io { .. } => "io",
             Self::FileInTheWay { .. } => "file_in_the_way",
+            Self::OtherDataset { .. } => "other_dataset",
             Self::OtherJob { .. } => "other_job",
             Self::UnknownOwner { .. } => "unknown_owner",
             Self::Superseded { .. } => "superseded",

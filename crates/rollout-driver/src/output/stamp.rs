@@ -39,6 +39,9 @@ impl JobStamp {
 struct Content {
     version: u32,
     job: JobStamp,
+    /// Digest of the data set that the samples are of, when it was fetched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dataset: Option<String>,
     writer: String,
 }
 
@@ -50,10 +53,11 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    /// Claims a directory for `job`; `writer` tells this process from all others.
+    /// Claims a directory for `job` with this data set; `writer` tells this process from all others.
     pub(super) fn claim(
         directory: &Path,
         job: &JobStamp,
+        dataset: Option<String>,
         writer: String,
     ) -> Result<Self, OutputError> {
         match read(directory)? {
@@ -67,7 +71,7 @@ impl Stamp {
             Some(owner) if owner.job.attempt > job.attempt => {
                 return Err(superseded(directory, job.attempt, owner.job.attempt));
             }
-            Some(_) => {}
+            Some(owner) => refuse_other_dataset(directory, owner.dataset, dataset.as_ref())?,
             None => refuse_unknown_output(directory)?,
         }
         let stamp = Self {
@@ -75,6 +79,7 @@ impl Stamp {
             content: Content {
                 version: VERSION,
                 job: job.clone(),
+                dataset,
                 writer,
             },
         };
@@ -150,6 +155,30 @@ fn read(directory: &Path) -> Result<Option<Content>, OutputError> {
         )));
     }
     Ok(Some(content))
+}
+
+/// What is behind a URL may have changed since an earlier attempt; without samples that does no harm.
+fn refuse_other_dataset(
+    directory: &Path,
+    was: Option<String>,
+    is: Option<&String>,
+) -> Result<(), OutputError> {
+    let (Some(was), Some(is)) = (was, is) else {
+        return Ok(());
+    };
+    if was == *is {
+        return Ok(());
+    }
+    let is_begun = !whole::list(&layout::all_parts(directory))?.is_empty();
+    let names = whole::list(directory)?;
+    if !is_begun && !names.iter().any(|name| layout::is_output(name)) {
+        return Ok(());
+    }
+    Err(OutputError::OtherDataset {
+        directory: directory.to_owned(),
+        was,
+        is: is.clone(),
+    })
 }
 
 /// Samples without a stamp are somebody's: never written over.

@@ -30,6 +30,8 @@ pub struct OutputConfig {
     pub tokenizer: Option<String>,
     /// Write what is generated and not kept, too.
     pub include_all: bool,
+    /// Digest of a data set that was fetched: its samples do not go with those of another.
+    pub dataset: Option<String>,
 }
 
 /// A group that was kept, as a part holds it.
@@ -98,6 +100,7 @@ impl Writer {
         let stamp = Stamp::claim(
             directory,
             &config.job,
+            config.dataset.clone(),
             format!("{:016x}", rand::random::<u64>()),
         )?;
         for place in [directory.clone(), layout::state(directory)] {

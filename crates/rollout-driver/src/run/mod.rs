@@ -4,6 +4,7 @@
 //! closes what an earlier process left open, and interprets the batch loop until it ends.
 
 mod acts;
+mod data_set;
 mod deadlines;
 mod filter;
 mod intake;
@@ -31,8 +32,8 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{DriverConfig, JobSpec, dataset_config, seconds};
-use crate::dataset::{Dataset, DatasetError};
+use crate::config::{DriverConfig, seconds};
+use crate::dataset::Dataset;
 use crate::error::{DriverError, LedgerError};
 use crate::ledger::{Ledger, Recovered};
 use crate::output::{
@@ -96,10 +97,15 @@ impl Driver {
             config.output_dir.clone(),
         );
         let started = Self::open(config, stop, board.clone()).await;
-        if let Err(error) = &started {
-            let word = LastWord::failed(&board, error, (0, 0), &output);
-            say(word, message).await;
-        }
+        let word = match &started {
+            Ok(_) => return started,
+            Err(DriverError::Stopped) => {
+                let result = Ok(interrupted("the data set was there"));
+                LastWord::new(&board, &result, (0, 0), &output)
+            }
+            Err(error) => LastWord::failed(&board, error, (0, 0), &output),
+        };
+        say(word, message).await;
         started
     }
 
@@ -115,6 +121,7 @@ impl Driver {
         };
         let listener = TcpListener::bind(&address).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
+        let config = data_set::fetch(config, stop).await?;
         let config = Arc::new(tokenizer_files::resolve(config, stop).await?);
         let reports = mpsc::unbounded_channel();
         let (opening, told) = (Arc::clone(&config), reports.0.clone());
@@ -205,6 +212,15 @@ impl Driver {
     }
 }
 
+/// The result of a driver that was stopped before something had happened.
+fn interrupted(before: &str) -> JobResult {
+    JobResult {
+        reason: Reason::Interrupted,
+        message: format!("stopped before {before}"),
+        success: false,
+    }
+}
+
 /// Writes the last word where it is wanted.
 async fn say(word: LastWord, message: Option<PathBuf>) {
     let Some(path) = message else { return };
@@ -250,11 +266,7 @@ async fn conduct(
     let setup = tokio::select! {
         biased;
         () = stop.cancelled() => {
-            return Ok(JobResult {
-                reason: Reason::Interrupted,
-                message: "stopped before the router answered".into(),
-                success: false,
-            });
+            return Ok(interrupted("the router answered"));
         }
         setup = opened.connect() => setup?,
     };
@@ -292,8 +304,7 @@ fn open(
     config: &DriverConfig,
     told: mpsc::UnboundedSender<Report>,
 ) -> Result<OpenedFiles, DriverError> {
-    let dataset = dataset_config(&config.spec, config.dataset_path.as_deref())?;
-    let dataset = Dataset::open(&dataset).map_err(|error| unusable(&config.spec, error))?;
+    let dataset = data_set::open(config)?;
     let output = Writer::open(OutputConfig {
         directory: config.output_dir.clone(),
         job: JobStamp {
@@ -314,6 +325,7 @@ fn open(
         },
         tokenizer: config.tokenizer.as_ref().map(tokenizer_name),
         include_all: config.spec.output.include_all,
+        dataset: config.dataset_digest.clone(),
     })
     .map_err(DriverError::Output)?;
     let (ledger, recovered) = Ledger::open(
@@ -327,18 +339,6 @@ fn open(
     )?;
     restore(&output, &ledger).map_err(DriverError::Output)?;
     Ok((dataset, output, ledger, recovered))
-}
-
-/// A path in this container means nothing to who wrote the claim's name.
-fn unusable(spec: &JobSpec, source: DatasetError) -> DriverError {
-    let Some(file) = &spec.dataset.persistent_volume_claim else {
-        return DriverError::Dataset(source);
-    };
-    DriverError::DatasetOnClaim {
-        claim: file.claim_name.clone(),
-        path: file.path.clone(),
-        source,
-    }
 }
 
 /// Writes damaged files of finished steps again where the ledger still has their samples.

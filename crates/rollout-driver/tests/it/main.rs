@@ -10,6 +10,7 @@
 mod agentic;
 mod agents;
 mod configuration;
+mod data_by_url;
 mod faults;
 mod ledger;
 mod outputs;

@@ -26,6 +26,7 @@ fn job(uid: &str, attempt: u64) -> JobStamp {
 
 fn config(directory: &Path) -> OutputConfig {
     OutputConfig {
+        dataset: None,
         directory: directory.into(),
         job: job("u-1", 1),
         samples_per_prompt: 2,
