@@ -96,6 +96,11 @@ impl Jobs {
             reconciler,
             frame,
         } = self;
+        let (of_frame, of_reconciler) = (frame.clone(), Arc::clone(&reconciler));
+        let forget = move |uid: &str| {
+            of_frame.forget(uid);
+            of_reconciler.forget(uid);
+        };
         let look = move |job: Arc<Job>, subject: Subject| {
             let (frame, reconciler) = (frame.clone(), Arc::clone(&reconciler));
             async move {
@@ -105,7 +110,8 @@ impl Jobs {
             }
             .boxed()
         };
-        part::run(parts, filled, shared.settings.concurrency, stop, look).await;
+        let concurrency = shared.settings.concurrency;
+        part::run(parts, filled, concurrency, stop, look, forget).await;
     }
 }
 

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::manager::Shared;
 use super::roots::Queues;
 use super::runtime::children::Children;
+use super::runtime::looked::Looked;
 use super::runtime::queue::{Queue, Waiting};
 use super::runtime::reconcile::Subject;
 use super::runtime::watching::{Seen, Watch};
@@ -49,13 +50,14 @@ pub(super) fn queues<K: Resource<DynamicType = ()>>(parts: &[Part<K>]) -> Queues
         .collect()
 }
 
-/// Reconciles the objects of all parts until told to stop, and until what runs then has ended.
+/// Reconciles the objects of all parts until told to stop, and until what runs then has ended. `forget` is told the UIDs of those that are gone.
 pub(super) async fn run<K, F>(
     parts: Vec<Part<K>>,
     filled: BoxFuture<'static, ()>,
     concurrency: u16,
     stop: CancellationToken,
     look: F,
+    forget: impl Fn(&str) + Clone + Send + Sync + 'static,
 ) where
     K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
     F: Fn(Arc<K>, Subject) -> BoxFuture<'static, Action> + Clone + Send + Sync + 'static,
@@ -71,7 +73,7 @@ pub(super) async fn run<K, F>(
     join_all(
         parts
             .into_iter()
-            .map(|part| part.run(config.clone(), stop.clone(), look.clone())),
+            .map(|part| part.run(config.clone(), stop.clone(), look.clone(), forget.clone())),
     )
     .await;
 }
@@ -80,8 +82,13 @@ impl<K> Part<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
 {
-    async fn run<F>(self, config: controller::Config, stop: CancellationToken, look: F)
-    where
+    async fn run<F>(
+        self,
+        config: controller::Config,
+        stop: CancellationToken,
+        look: F,
+        forget: impl Fn(&str) + Clone + Send + Sync + 'static,
+    ) where
         F: Fn(Arc<K>, Subject) -> BoxFuture<'static, Action> + Send + Sync + 'static,
     {
         let Self {
@@ -91,12 +98,18 @@ where
             waiting,
         } = self;
         let look = Arc::new(look);
-        let gone = queue.clone();
+        let looked = Arc::<Looked>::default();
+        let (gone, not_there, forget_it) = (queue.clone(), Arc::clone(&looked), forget.clone());
         let reconcile = move |object: Arc<K>, _: Arc<()>| {
             let (queue, look) = (queue.clone(), Arc::clone(&look));
+            let (looked, forget) = (Arc::clone(&looked), forget.clone());
             async move {
                 let subject = subject(&*object);
-                queue.begin(&object.namespace().unwrap_or_default(), &object.name_any());
+                let key = (object.namespace().unwrap_or_default(), object.name_any());
+                queue.begin(&key.0, &key.1);
+                if let Some(before) = looked.at(key, &subject.uid) {
+                    forget(&before);
+                }
                 Ok::<_, Infallible>(look(object, subject).await)
             }
             .boxed()
@@ -114,10 +127,11 @@ where
             if let Err(error) = outcome {
                 tracing::debug!(%error, "nothing to reconcile");
                 if let controller::Error::ObjectNotFound(object) = error {
-                    gone.gone(
-                        object.namespace.as_deref().unwrap_or_default(),
-                        &object.name,
-                    );
+                    let key = (object.namespace.unwrap_or_default(), object.name);
+                    gone.gone(&key.0, &key.1);
+                    if let Some(uid) = not_there.gone(&key) {
+                        forget_it(&uid);
+                    }
                 }
             }
         }

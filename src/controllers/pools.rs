@@ -93,6 +93,11 @@ impl Pools {
             reconciler,
             frame,
         } = self;
+        let (of_frame, of_reconciler) = (frame.clone(), Arc::clone(&reconciler));
+        let forget = move |uid: &str| {
+            of_frame.forget(uid);
+            of_reconciler.forget(uid);
+        };
         let look = move |pool: Arc<Pool>, subject: Subject| {
             let (frame, reconciler) = (frame.clone(), Arc::clone(&reconciler));
             async move {
@@ -106,7 +111,8 @@ impl Pools {
             }
             .boxed()
         };
-        part::run(parts, filled, shared.settings.concurrency, stop, look).await;
+        let concurrency = shared.settings.concurrency;
+        part::run(parts, filled, concurrency, stop, look, forget).await;
     }
 }
 

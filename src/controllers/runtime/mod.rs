@@ -15,6 +15,7 @@ pub mod election;
 pub mod elector;
 pub mod events;
 pub mod health;
+pub mod looked;
 pub mod memory;
 pub mod metrics;
 pub mod ownership;
