@@ -10,14 +10,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kube::api::{Patch, PatchParams};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::calls::{Calls, Effect, Identity};
-use super::decision::{self, Applied, Decision};
+use super::decision::{self, Applied, Decision, Reason};
 use super::memory::Memory;
 use super::metrics::Metrics;
 use super::prune::{self, Standing};
-use crate::controllers::Error;
+use crate::controllers::{Class, Error};
+
+/// Lower than that of any object.
+const NO_VERSION: &str = "1";
 
 /// Applies objects as one field manager.
 #[derive(Clone)]
@@ -34,7 +37,7 @@ pub enum Outcome {
     /// It was as it should be; nothing was sent.
     Settled,
     /// It was sent.
-    Sent(decision::Reason),
+    Sent(Reason),
     /// Somebody changes it again and again; it is repaired after this time.
     Later(Duration),
 }
@@ -53,7 +56,13 @@ impl Applier {
     /// Makes an object be as wanted. `cached` is the object as a cache has it.
     pub async fn apply(&self, desired: &Value, cached: Option<&Value>) -> Result<Outcome, Error> {
         let identity = Identity::of(desired)?;
-        // A cache holds our objects only, and may be behind: before something is made, the API server is asked.
+        if cached.is_none()
+            && let Some(made) = self.create(&identity, desired).await?
+        {
+            self.note(&identity, desired, &made, &Reason::Missing, None);
+            return Ok(Outcome::Sent(Reason::Missing));
+        }
+        // A cache holds our objects only, and may be behind: what it does not have and is there all the same may be somebody else's.
         let read;
         let live = if cached.is_some() {
             cached
@@ -67,8 +76,7 @@ impl Applier {
         let owner = prune::owner(desired).unwrap_or_default();
         let uid = live.and_then(|live| live["metadata"]["uid"].as_str());
         let last = uid.and_then(|uid| self.memory.applied(owner, uid));
-        let now = Instant::now();
-        match decision::decide(desired, live, last.as_ref(), self.manager, now) {
+        match decision::decide(desired, live, last.as_ref(), self.manager, Instant::now()) {
             Decision::Settled => {
                 self.metrics.applied("unchanged");
                 Ok(Outcome::Settled)
@@ -78,19 +86,43 @@ impl Applier {
                 Ok(Outcome::Later(wait))
             }
             Decision::Send(reason) => {
-                // Strict: a field that the API server does not know is told, not dropped.
-                let params = PatchParams::apply(self.manager).force().validation_strict();
-                let answer = self.send(&identity, desired, &params).await?;
-                let applied =
-                    Applied::new(desired, &answer, self.manager, &reason, last.as_ref(), now);
-                if let Some(uid) = answer["metadata"]["uid"].as_str() {
-                    self.memory.note_applied(owner, uid, applied);
-                }
-                tracing::info!(object = %identity, ?reason, "applied");
-                self.metrics.applied(reason.label());
+                let answer = self.send(&identity, desired).await?;
+                self.note(&identity, desired, &answer, &reason, last.as_ref());
                 Ok(Outcome::Sent(reason))
             }
         }
+    }
+
+    /// Makes an object that is not there; none: one of that name is, or the API server does not say.
+    ///
+    /// An apply onto a version that no object has is refused where there is one, whoever it belongs to, and makes it where there is none: one
+    /// call instead of a question before it. Kubernetes promises the first half alone; a server that refuses the second is asked.
+    async fn create(&self, identity: &Identity, desired: &Value) -> Result<Option<Value>, Error> {
+        let mut desired = desired.clone();
+        desired["metadata"]["resourceVersion"] = json!(NO_VERSION);
+        match self.send(identity, &desired).await {
+            Ok(made) => Ok(Some(made)),
+            Err(error) if matches!(error.class(), Class::Conflict | Class::Invalid) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Remembers what the API server made of an apply.
+    fn note(
+        &self,
+        identity: &Identity,
+        desired: &Value,
+        answer: &Value,
+        reason: &Reason,
+        last: Option<&Applied>,
+    ) {
+        let applied = Applied::new(desired, answer, self.manager, reason, last, Instant::now());
+        if let Some(uid) = answer["metadata"]["uid"].as_str() {
+            let owner = prune::owner(desired).unwrap_or_default();
+            self.memory.note_applied(owner, uid, applied);
+        }
+        tracing::info!(object = %identity, ?reason, "applied");
+        self.metrics.applied(reason.label());
     }
 
     /// Refuses to write over an object of somebody else. Garbage collection takes away what an owner of the same name left, but can take minutes
@@ -149,13 +181,10 @@ impl Applier {
         found.map(|found| raw(&found, identity)).transpose()
     }
 
-    async fn send(
-        &self,
-        identity: &Identity,
-        desired: &Value,
-        params: &PatchParams,
-    ) -> Result<Value, Error> {
+    async fn send(&self, identity: &Identity, desired: &Value) -> Result<Value, Error> {
         let api = identity.api(self.calls.client());
+        // Strict: a field that the API server does not know is told, not dropped.
+        let params = PatchParams::apply(self.manager).force().validation_strict();
         let patch = Patch::Apply(desired);
         let answer = self
             .calls
@@ -163,7 +192,7 @@ impl Applier {
                 Effect::Write,
                 "apply",
                 &identity.to_string(),
-                api.patch(&identity.name, params, &patch),
+                api.patch(&identity.name, &params, &patch),
             )
             .await?;
         raw(&answer, identity)
