@@ -22,7 +22,8 @@ pub struct Note {
 /// What to tell about a change of conditions: each condition that turned, or has another reason. Conditions that turn together for one reason are
 /// told once, by the first of them.
 ///
-/// `Reconciling` comes and goes with every edit and is told by what it ends in; what starts as False is no news.
+/// `Reconciling` comes and goes with every edit and is told by what it ends in; what starts as False is no news, and neither is that a job's pool
+/// and agents are as they should be from the start, or that a teardown had nothing to tell.
 pub fn notes(before: &[Condition], after: &[Condition]) -> Vec<Note> {
     let news = after.iter().filter(|now| {
         let was = before.iter().find(|was| was.type_ == now.type_);
@@ -30,10 +31,10 @@ pub fn notes(before: &[Condition], after: &[Condition]) -> Vec<Note> {
             Some(was) => {
                 was.status != now.status || (was.reason != now.reason && now.status == "True")
             }
-            None => now.status == "True",
+            None => now.status == "True" && !is_taken_for_granted(now),
         }
     });
-    let news = news.filter(|now| now.type_ != types::RECONCILING && !is_end_of_sampling(now));
+    let news = news.filter(|now| now.type_ != types::RECONCILING && !is_told_by_the_end(now));
     let mut told: Vec<Note> = Vec::new();
     for now in news {
         let note = Note {
@@ -51,11 +52,19 @@ pub fn notes(before: &[Condition], after: &[Condition]) -> Vec<Note> {
     told
 }
 
-/// A driver that is done is told by what the job ends in.
-fn is_end_of_sampling(condition: &Condition) -> bool {
-    condition.type_ == types::SAMPLING
+/// What a job waits for, and has from the start.
+fn is_taken_for_granted(condition: &Condition) -> bool {
+    [types::POOL_READY, types::AGENTS_READY].contains(&condition.type_.as_str())
+}
+
+/// A driver that is done, and a teardown without a hook, are told by what the job ends in.
+fn is_told_by_the_end(condition: &Condition) -> bool {
+    let is_done = condition.type_ == types::SAMPLING
         && condition.status == "False"
-        && condition.reason == reasons::AS_EXPECTED
+        && condition.reason == reasons::AS_EXPECTED;
+    let had_no_hook =
+        condition.type_ == types::TEARDOWN_COMPLETE && condition.reason == reasons::NO_HOOK;
+    is_done || had_no_hook
 }
 
 /// Bad when true: something is wrong. Of the others, losing what was there is.

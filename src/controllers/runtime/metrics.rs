@@ -70,9 +70,10 @@ struct Verb {
     verb: &'static str,
 }
 
-/// Bounds of durations, in seconds: a reconcile ends within a minute.
-const BOUNDS: [f64; 16] = [
-    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0,
+/// Bounds of durations, in seconds: a reconcile should take a tenth of a second, and ends within a minute.
+const BOUNDS: [f64; 20] = [
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0,
+    10.0, 20.0, 30.0, 60.0,
 ];
 
 fn seconds() -> Histogram {

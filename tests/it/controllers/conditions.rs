@@ -127,6 +127,38 @@ fn what_turns_together_for_one_reason_is_told_once() {
 }
 
 #[test]
+fn what_a_job_has_from_the_start_is_told_when_it_was_missing() {
+    let pool = |holds: bool, reason| vec![Claim::new(types::POOL_READY, holds, reason, "")];
+    let there = pool(true, reasons::AS_EXPECTED);
+    assert_eq!(told(Vec::new(), there.clone()), []);
+    let missing = pool(false, reasons::REFERENCE_NOT_FOUND);
+    assert_eq!(
+        told(missing.clone(), there.clone()),
+        [(false, "PoolReady/AsExpected".to_owned())]
+    );
+    assert_eq!(
+        told(there, missing),
+        [(true, "PoolReady/ReferenceNotFound".to_owned())]
+    );
+}
+
+#[test]
+fn a_hook_of_the_teardown_is_told() {
+    let down = |holds: bool, reason| vec![Claim::new(types::TEARDOWN_COMPLETE, holds, reason, "")];
+    let ending = down(false, reasons::PROGRESSING);
+    for reason in [
+        reasons::HOOK_SUCCEEDED,
+        reasons::HOOK_FAILED,
+        reasons::ESCALATED,
+    ] {
+        assert_eq!(
+            told(ending.clone(), down(true, reason)),
+            [(false, format!("TeardownComplete/{reason}"))]
+        );
+    }
+}
+
+#[test]
 fn a_good_end_warns_of_nothing() {
     let sampling =
         |holds: bool, reason, message: &str| Claim::new(types::SAMPLING, holds, reason, message);
@@ -144,10 +176,7 @@ fn a_good_end_warns_of_nothing() {
     ];
     assert_eq!(
         told(running.clone(), ended),
-        [
-            (false, "Ready/TargetReached".to_owned()),
-            (false, "TeardownComplete/NoHook".to_owned())
-        ]
+        [(false, "Ready/TargetReached".to_owned())]
     );
     // A driver that is lost is another matter.
     let lost = vec![
