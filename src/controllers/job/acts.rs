@@ -18,6 +18,8 @@ use crate::controllers::runtime::calls::{Calls, Effect, Identity};
 use crate::controllers::runtime::children::Children;
 use crate::controllers::runtime::prune;
 use crate::controllers::{Class, Error};
+use crate::plan::job::AgentsPlan;
+use crate::resources::labels::Component;
 use crate::resources::{Object, names};
 
 /// Calls of one job that are made at once.
@@ -126,6 +128,42 @@ pub(super) async fn read_pod(
             pods(calls, target).get_opt(name),
         )
         .await
+}
+
+/// Deletes agents' Pods: by one call when all of them go, however many there are.
+pub(super) async fn delete_agents(
+    calls: &Calls,
+    target: &Target,
+    agents: &AgentsPlan,
+) -> Result<(), Error> {
+    if agents.all_go && agents.delete.len() > 1 {
+        match delete_all_agents(calls, target).await {
+            // Its role is that of an older installation.
+            Err(error) if error.class() == Class::Forbidden => {}
+            other => return other,
+        }
+    }
+    delete_pods(calls, target, &agents.delete).await
+}
+
+async fn delete_all_agents(calls: &Calls, target: &Target) -> Result<(), Error> {
+    let selector = format!(
+        "{}={},{}={},{}={},{}={}",
+        labels::APP_MANAGED_BY,
+        labels::OPERATOR,
+        labels::JOB,
+        target.name,
+        labels::JOB_UID,
+        target.uid,
+        labels::COMPONENT,
+        Component::Agent.value(),
+    );
+    let object = format!("Pods of the agents of {target}");
+    let (api, params) = (pods(calls, target), DeleteParams::background());
+    let found = ListParams::default().labels(&selector);
+    let call = api.delete_collection(&params, &found);
+    let answer = calls.call(Effect::Write, "delete", &object, call).await;
+    answer.map(drop)
 }
 
 /// Deletes Pods, each the one that was seen.

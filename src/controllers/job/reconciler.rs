@@ -302,7 +302,7 @@ impl JobReconciler {
             context.drivers.tell(&driver, plan.agents.tell.clone());
             context.drivers.retire(&driver, plan.agents.retire.clone());
         }
-        acts::delete_pods(calls, target, &plan.agents.delete).await?;
+        acts::delete_agents(calls, target, &plan.agents).await?;
         acts::delete_pods(calls, target, &plan.stop).await?;
         acts::release(calls, target, &plan.release).await?;
         if let Some(pool) = own_pool.as_ref().filter(|_| plan.pool) {

@@ -35,6 +35,8 @@ pub struct AgentsPlan {
     pub create: Vec<Holder>,
     /// Pods to delete: name and UID.
     pub delete: Vec<(String, String)>,
+    /// Whether those are all that there are, and none is to stay or come.
+    pub all_go: bool,
     /// Ends that the driver is to be told of.
     pub tell: BTreeMap<Holder, PodEnd>,
     /// Whether Pods are missing that the API server refused a moment ago.
@@ -49,7 +51,10 @@ pub struct AgentsPlan {
 
 /// Deletes all.
 pub(super) fn none(pods: &[AgentPod]) -> AgentsPlan {
-    let mut plan = AgentsPlan::default();
+    let mut plan = AgentsPlan {
+        all_go: true,
+        ..AgentsPlan::default()
+    };
     for pod in pods {
         plan.delete(pod);
     }

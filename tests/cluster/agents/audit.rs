@@ -36,6 +36,13 @@ pub(crate) fn writes(namespace: &str, job: &str) -> Vec<Write> {
                 && code < 400
                 && !uri.contains("dryRun")
         })
+        .filter(|entry| {
+            let name = entry["objectRef"]["name"].as_str().unwrap_or_default();
+            let uri = entry["requestURI"].as_str().unwrap_or_default();
+            // What is deleted together is named by its labels.
+            let is_of_all = uri.contains(&format!("job%3D{job}%2C"));
+            name == job || name.starts_with(&format!("{job}-")) || is_of_all
+        })
         .map(|entry| {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let object = &entry["objectRef"];
@@ -48,7 +55,6 @@ pub(crate) fn writes(namespace: &str, job: &str) -> Vec<Write> {
                 name: text(&object["name"]),
             }
         })
-        .filter(|write| write.name == job || write.name.starts_with(&format!("{job}-")))
         .collect()
 }
 

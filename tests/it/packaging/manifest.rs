@@ -125,6 +125,9 @@ fn the_operator_may_what_it_does_and_nothing_else() {
             (format!("{group}/{}", kind.plural()), made.clone())
         })
         .collect();
+    // A job's agents go by one call.
+    let pods = needed.get_mut("/pods").unwrap();
+    pods.insert("deletecollection".to_owned());
     // Written, and never read.
     needed.insert("/secrets".to_owned(), set(&["create", "patch", "delete"]));
     // Finalizers are a patch; the job itself goes when its manifest says so. Users make jobs.

@@ -187,6 +187,7 @@ fn pods_that_nobody_needs_any_more_may_go_after_a_while_if_they_are_idle() {
     scene.observed.memory.retired = [(2, 1)].into();
     let goes = scene.plan();
     assert_eq!(agents(&goes), "delete job-agent-2-1");
+    assert!(!goes.agents.all_go);
     assert_eq!(goes.agents.retire, (vec![(1, 1), (0, 1)], 1));
     // Warm Pods stay.
     scene.observed.agents.truncate(1);

@@ -102,6 +102,7 @@ fn an_end_waits_for_the_last_agent() {
     scene.ends(Some(&word("TargetReached", true)));
     let plan = scene.step();
     assert_eq!(acts(&plan), "hold, delete job-agent-0-1");
+    assert!(plan.agents.all_go);
     assert_eq!(plan.status.phase, Some(Phase::TearingDown));
     assert!(conditions(&plan.status).contains(&"TeardownComplete=False/Progressing".to_owned()));
     scene.observed.agents[0].leaving = Some(at(70));
