@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use crate::id::HexId;
 use crate::jobs::OutcomeRecord;
-use crate::router::Inner;
 use crate::session::{Outcome, Phase, Session, bounded};
+use crate::state::Inner;
 
 /// Longest error text that is kept.
 const ERROR_BYTES: usize = 8 << 10;

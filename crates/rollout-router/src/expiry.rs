@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::ending::{self, Report};
-use crate::router::Inner;
 use crate::session::{Clocks, Expiry, Outcome, Session, due};
+use crate::state::Inner;
 
 const PERIOD: Duration = Duration::from_millis(500);
 

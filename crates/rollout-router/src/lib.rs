@@ -42,6 +42,7 @@ mod server;
 mod service;
 mod session;
 mod sse;
+mod state;
 
 pub use auth::Holder;
 pub use body::{Body, BodyError};

@@ -13,10 +13,9 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use rollout_session::Generation;
 
-use crate::engines::LookupEnd;
+use crate::engines::{Engines, LookupEnd};
 use crate::route::Forward;
-use crate::router::Inner;
-use crate::session::Outcome;
+use crate::session::{Outcome, Sessions};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StatusLabel {
@@ -230,23 +229,27 @@ impl Metrics {
     }
 
     /// The exposition, with gauges brought up to date.
-    pub(crate) fn text(&self, inner: &Inner) -> Result<String, fmt::Error> {
-        self.update(inner);
+    pub(crate) fn text(
+        &self,
+        sessions: &Sessions,
+        engines: &Engines,
+    ) -> Result<String, fmt::Error> {
+        self.update(sessions, engines);
         let mut exposition = String::new();
         text::encode(&mut exposition, &self.registry.lock())?;
         Ok(exposition)
     }
 
-    fn update(&self, inner: &Inner) {
+    fn update(&self, sessions: &Sessions, engines: &Engines) {
         let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         for state in ["open", "queued", "assigned", "ended"] {
             self.sessions.get_or_create(&StateLabel { state }).set(0);
         }
-        for session in inner.sessions.all() {
+        for session in sessions.all() {
             let state = session.state.lock().phase.label();
             self.sessions.get_or_create(&StateLabel { state }).inc();
         }
-        self.record_bytes.set(gauge(inner.sessions.bytes()));
+        self.record_bytes.set(gauge(sessions.bytes()));
         let of_engines = [
             &self.engine_healthy,
             &self.engine_in_flight,
@@ -256,7 +259,7 @@ impl Metrics {
         for family in of_engines {
             family.clear();
         }
-        for engine in inner.engines.all().iter() {
+        for engine in engines.all().iter() {
             let label = EngineLabel {
                 engine: engine.url().to_owned(),
             };

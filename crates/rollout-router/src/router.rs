@@ -1,57 +1,26 @@
-//! The router as a value.
+//! The router as a value: begins and ends what runs in it.
 
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::Duration;
 
-use http::HeaderMap;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use crate::abort::Aborter;
-use crate::auth;
 use crate::config::Config;
-use crate::engines::{EngineUrlError, Engines, LookupTimes, Upstream};
-use crate::error::ApiError;
-use crate::flights::{FenceScope, Flights};
-use crate::headers;
+use crate::engines::{EngineUrlError, LookupTimes};
+use crate::flights::FenceScope;
 use crate::id::HexId;
-use crate::jobs::Jobs;
-use crate::last_call::LastCall;
-use crate::leave::Leaving;
-use crate::metrics::Metrics;
 use crate::route::Listener;
 use crate::service::Service;
-use crate::session::Sessions;
+use crate::state::Inner;
 use crate::{engines, expiry};
+
+/// Between two looks at what is in flight, while the router leaves.
+const LEAVE_LOOK: Duration = Duration::from_millis(100);
 
 /// A router: sessions, engines, and the two services that reach them.
 #[derive(Debug, Clone)]
 pub struct Router {
     inner: Arc<Inner>,
-}
-
-/// Shared state.
-#[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) config: Config,
-    pub(crate) instance: HexId,
-    token_secret: HexId,
-    pub(crate) engines: Arc<Engines>,
-    pub(crate) upstream: Upstream,
-    pub(crate) flights: Arc<Flights>,
-    pub(crate) aborter: Aborter,
-    pub(crate) sessions: Sessions,
-    pub(crate) jobs: Jobs,
-    pub(crate) metrics: Metrics,
-    pub(crate) tasks: TaskTracker,
-    pub(crate) stopping: CancellationToken,
-    pub(crate) leaving: Leaving,
-    pub(crate) last_call: Arc<LastCall>,
-    advertised: OnceLock<String>,
-    /// Whether it has been said that `logprob_start_len` is removed.
-    pub(crate) warned_logprob_start: AtomicBool,
 }
 
 impl Router {
@@ -60,45 +29,10 @@ impl Router {
     /// # Errors
     /// An engine URL that cannot be used, or no engine at all.
     pub fn new(config: Config) -> Result<Self, EngineUrlError> {
-        let engines = Arc::new(Engines::new(&config)?);
-        let upstream = Upstream::new(&config);
-        let flights = Arc::new(Flights::default());
-        let tasks = TaskTracker::new();
-        let stopping = CancellationToken::new();
-        let last_call = Arc::new(LastCall::default());
-        let aborter = Aborter {
-            upstream: upstream.clone(),
-            flights: Arc::clone(&flights),
-            tasks: tasks.clone(),
-            stopping: stopping.clone(),
-            last_call: Arc::clone(&last_call),
-            repeat: config.times.abort_repeat,
-            orphan: config.times.orphan,
-        };
-        let advertised = OnceLock::new();
-        if let Some(url) = &config.advertise_url {
-            let _ = advertised.set(url.trim_end_matches('/').to_owned());
-        }
-        let inner = Arc::new(Inner {
-            instance: HexId::random(),
-            token_secret: HexId::random(),
-            sessions: Sessions::new(config.limits),
-            jobs: Jobs::default(),
-            metrics: Metrics::new(),
-            stopping,
-            leaving: Leaving::default(),
-            last_call,
-            advertised,
-            warned_logprob_start: AtomicBool::new(false),
-            engines,
-            upstream,
-            flights,
-            aborter,
-            tasks,
-            config,
-        });
-        inner.start_background_work();
-        Ok(Self { inner })
+        let inner = Arc::new(Inner::new(config)?);
+        let router = Self { inner };
+        router.start_background_work();
+        Ok(router)
     }
 
     /// What agents and launchers reach.
@@ -114,6 +48,23 @@ impl Router {
     /// Changes with every start: sessions do not outlive it.
     pub fn instance_id(&self) -> HexId {
         self.inner.instance
+    }
+
+    /// Serves on until nothing was in flight for `quiet`, or until `limit` is over. Whoever serves it stops it after that.
+    ///
+    /// `quiet` is how long others still send clients here: the list of a service's addresses takes a moment to reach everybody.
+    pub async fn leave(&self, quiet: Duration, limit: Duration) {
+        let inner = &self.inner;
+        inner.leaving.begin();
+        let end = Instant::now() + limit;
+        let mut quiet_since = Instant::now();
+        while Instant::now() < end && quiet_since.elapsed() < quiet {
+            tokio::time::sleep(LEAVE_LOOK.min(quiet)).await;
+            if inner.flights.len() > 0 {
+                quiet_since = Instant::now();
+            }
+        }
+        tracing::info!(in_flight = inner.flights.len(), "left");
     }
 
     /// Ends everything within the shutdown time: no new work, what is in flight is aborted at the engines, who waits is answered.
@@ -163,96 +114,38 @@ impl Router {
     }
 }
 
-impl Inner {
-    fn start_background_work(self: &Arc<Self>) {
-        let stopping = self.stopping.clone();
-        let engines = Arc::clone(&self.engines);
-        let probes = engines::run_probes(engines, self.upstream.clone());
-        self.tasks.spawn(async move {
+impl Router {
+    fn start_background_work(&self) {
+        let inner = &self.inner;
+        let stopping = inner.stopping.clone();
+        let engines = Arc::clone(&inner.engines);
+        let probes = engines::run_probes(engines, inner.upstream.clone());
+        inner.tasks.spawn(async move {
             stopping.run_until_cancelled(probes).await;
         });
-        let stopping = self.stopping.clone();
-        let engines = Arc::clone(&self.engines);
-        let lookups = self.metrics.engine_lookups();
+        let stopping = inner.stopping.clone();
+        let engines = Arc::clone(&inner.engines);
+        let lookups = inner.metrics.engine_lookups();
         let times = LookupTimes {
-            period: self.config.times.lookup,
-            limit: self.config.times.control_call,
+            period: inner.config.times.lookup,
+            limit: inner.config.times.control_call,
         };
         let discovery = engines::run_discovery(engines, times, lookups);
-        self.tasks.spawn(async move {
+        inner.tasks.spawn(async move {
             stopping.run_until_cancelled(discovery).await;
         });
-        if let Some(port) = self.config.engine_state_port {
-            let stopping = self.stopping.clone();
-            let engines = Arc::clone(&self.engines);
-            let states = engines::run_states(engines, self.upstream.clone(), port);
-            self.tasks.spawn(async move {
+        if let Some(port) = inner.config.engine_state_port {
+            let stopping = inner.stopping.clone();
+            let engines = Arc::clone(&inner.engines);
+            let states = engines::run_states(engines, inner.upstream.clone(), port);
+            inner.tasks.spawn(async move {
                 stopping.run_until_cancelled(states).await;
             });
         }
-        let stopping = self.stopping.clone();
-        let inner = Arc::downgrade(self);
-        self.tasks.spawn(async move {
-            stopping.run_until_cancelled(expiry::run(inner)).await;
+        let stopping = inner.stopping.clone();
+        let shared = Arc::downgrade(inner);
+        inner.tasks.spawn(async move {
+            stopping.run_until_cancelled(expiry::run(shared)).await;
         });
     }
-
-    /// What agents put before `/sessions/<id>`.
-    pub(crate) fn advertised_url(&self) -> &str {
-        self.advertised.get().map_or("http://127.0.0.1", |url| url)
-    }
-
-    pub(crate) fn advertise(&self, url: String) {
-        let _ = self.advertised.set(url);
-    }
-
-    pub(crate) fn base_url(&self, session: &HexId) -> String {
-        format!("{}/sessions/{}", self.advertised_url(), session.as_str())
-    }
-
-    pub(crate) fn session_token(&self, session: &HexId) -> String {
-        auth::session_token(&self.token_secret, session)
-    }
-
-    /// The session's id is the capability; its token only counts when the configuration says so.
-    pub(crate) fn check_session_token(
-        &self,
-        session: &HexId,
-        headers: &HeaderMap,
-    ) -> Result<(), ApiError> {
-        if !self.config.require_session_token {
-            return Ok(());
-        }
-        let expected = self.session_token(session);
-        let given = headers::bearer(headers).unwrap_or_default();
-        if auth::same_secret(given, &expected) {
-            Ok(())
-        } else {
-            Err(ApiError::Unauthorized(
-                "the session's token is missing or wrong",
-            ))
-        }
-    }
-
-    /// Checks the bearer of the control port.
-    pub(crate) fn check_control_token(&self, headers: &HeaderMap) -> Result<(), ApiError> {
-        let Some(expected) = &self.config.control_token else {
-            return Ok(());
-        };
-        let given = headers::bearer(headers).unwrap_or_default();
-        if auth::same_secret(given, expected) {
-            Ok(())
-        } else {
-            Err(ApiError::Unauthorized(
-                "the control token is missing or wrong",
-            ))
-        }
-    }
-}
-
-/// The time of day, for records.
-pub(crate) fn unix_seconds() -> f64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0.0, |elapsed| elapsed.as_secs_f64())
 }

@@ -17,7 +17,7 @@ use crate::handlers::{
     abort, claim, collect, create, feed, fence, forward, launcher, plain, pod, session,
 };
 use crate::route::{Listener, Route};
-use crate::router::Inner;
+use crate::state::Inner;
 
 /// One of the two services of a router.
 #[derive(Debug, Clone)]

@@ -18,8 +18,9 @@ use crate::error::ApiError;
 use crate::flights::Ticket;
 use crate::headers::{self, ROUTING_KEY};
 use crate::id::HexId;
-use crate::router::{Inner, unix_seconds};
+use crate::session::unix_seconds;
 use crate::session::{EngineFault, Outcome, RequestIdentity, Session, Undelivered};
+use crate::state::Inner;
 
 /// Everything that a call needs.
 pub(super) struct CallPlan {

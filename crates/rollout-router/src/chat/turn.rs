@@ -19,9 +19,10 @@ use crate::edit::sampling::Sampling;
 use crate::error::ApiError;
 use crate::headers::{IDEMPOTENCY_KEY, RETRY_COUNT};
 use crate::id::HexId;
-use crate::router::{Inner, unix_seconds};
+use crate::session::unix_seconds;
 use crate::session::{Call, Phase, RequestIdentity, Session, SessionState};
 use crate::sse::{self, EventStream};
+use crate::state::Inner;
 
 pub(super) type Waiter = watch::Receiver<Option<Reply>>;
 

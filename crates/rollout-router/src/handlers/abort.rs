@@ -13,8 +13,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::fence::{job_or_default, seconds, session_ids};
-use super::{json, read};
+use super::{job_or_default, json, read, seconds, session_ids};
 use crate::auth::Holder;
 use crate::body::Body;
 use crate::ending::{self, Report};
@@ -23,8 +22,8 @@ use crate::error::ApiError;
 use crate::flights::{FenceScope, Sent};
 use crate::id::HexId;
 use crate::jobs::{AbortOrder, Held, HookResult, Job};
-use crate::router::Inner;
 use crate::session::{Outcome, Phase};
+use crate::state::Inner;
 
 /// How long a launcher may take to report after the hook's time and the drain are over.
 const REPORT_GRACE: Duration = Duration::from_secs(2);

@@ -17,8 +17,8 @@ use crate::flights::Scope;
 use crate::headers;
 use crate::id::HexId;
 use crate::jobs::Job;
-use crate::router::Inner;
 use crate::session::{Assignment, Phase, Session};
+use crate::state::Inner;
 
 /// Longest wait of one claim.
 const LONGEST_WAIT: f64 = 30.0;

@@ -20,7 +20,7 @@ use crate::chat::Reply;
 use crate::engines::Engine;
 use crate::error::ApiError;
 use crate::id::HexId;
-use crate::router::Inner;
+use crate::state::Inner;
 
 #[derive(Deserialize)]
 struct SamplesBody {

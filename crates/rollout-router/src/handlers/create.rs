@@ -11,8 +11,8 @@ use crate::body::Body;
 use crate::error::ApiError;
 use crate::flights::Scope;
 use crate::id::HexId;
-use crate::router::Inner;
 use crate::session::{Session, SessionSpec};
+use crate::state::Inner;
 
 pub(crate) fn create(inner: &Arc<Inner>, body: &[u8]) -> Result<Response<Body>, ApiError> {
     let spec = SessionSpec::read(body, inner.config.job.as_deref())?;

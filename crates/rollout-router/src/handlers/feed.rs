@@ -10,8 +10,8 @@ use super::{json, parameter};
 use crate::body::Body;
 use crate::error::ApiError;
 use crate::flights::Scope;
-use crate::router::Inner;
 use crate::session::Phase;
+use crate::state::Inner;
 
 const LONGEST_WAIT: f64 = 30.0;
 /// Outcomes of one answer.

@@ -1,7 +1,6 @@
 //! `POST /fence`, `DELETE /fence`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::Response;
 use serde::{Deserialize, Serialize};
@@ -9,17 +8,13 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::abort::{Terms, announce};
-use super::{json, read};
+use super::{job_or_default, json, read, seconds, session_ids};
 use crate::abort::EngineReport;
 use crate::body::Body;
 use crate::error::ApiError;
 use crate::flights::FenceScope;
-use crate::id::HexId;
-use crate::router::Inner;
 use crate::session::Phase;
-
-/// Longest deadline of a fence.
-const LONGEST: f64 = 600.0;
+use crate::state::Inner;
 
 #[derive(Deserialize)]
 struct FenceBody {
@@ -98,29 +93,4 @@ pub(crate) fn unfence(inner: &Inner, body: &[u8]) -> Result<Response<Body>, ApiE
     // Sessions that waited behind the fence can be claimed.
     job.work.notify_waiters();
     json(&json!({"opened": opened}))
-}
-
-pub(crate) fn job_or_default(inner: &Inner, job: Option<Arc<str>>) -> Result<Arc<str>, ApiError> {
-    job.or_else(|| inner.config.job.as_deref().map(Arc::from))
-        .ok_or_else(|| ApiError::BadRequest("job is missing".to_owned()))
-}
-
-pub(crate) fn session_ids(ids: &[String]) -> Result<Vec<HexId>, ApiError> {
-    ids.iter()
-        .map(|id| {
-            HexId::parse(id)
-                .ok_or_else(|| ApiError::BadRequest(format!("session_ids: {id} is no session id")))
-        })
-        .collect()
-}
-
-/// A duration of a request, bounded.
-pub(crate) fn seconds(given: Option<f64>, default: f64) -> Result<Duration, ApiError> {
-    let seconds = given.unwrap_or(default);
-    if !seconds.is_finite() || seconds < 0.0 {
-        return Err(ApiError::BadRequest(
-            "seconds must be a number that is not negative".to_owned(),
-        ));
-    }
-    Ok(Duration::from_secs_f64(seconds.min(LONGEST)))
 }

@@ -21,7 +21,7 @@ use crate::headers::{self, ROLLOUT_ID, ROLLOUT_JOB, ROUTING_KEY};
 use crate::id::HexId;
 use crate::relay::{InFlight, Relay};
 use crate::route::Forward;
-use crate::router::Inner;
+use crate::state::Inner;
 
 pub(crate) async fn forward(
     inner: &Arc<Inner>,

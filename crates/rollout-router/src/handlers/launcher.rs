@@ -17,8 +17,8 @@ use crate::ending::{self, Report};
 use crate::error::ApiError;
 use crate::id::HexId;
 use crate::jobs::{AbortOrder, HookReport};
-use crate::router::Inner;
 use crate::session::{Outcome, Phase, Session};
+use crate::state::Inner;
 
 const LONGEST_WAIT: f64 = 30.0;
 /// Before an event is given again to a launcher that asks without saying that it has it.

@@ -10,7 +10,7 @@ use crate::body::Body;
 use crate::chat::Reply;
 use crate::engines::Discovery;
 use crate::error::ApiError;
-use crate::router::Inner;
+use crate::state::Inner;
 
 /// We serve.
 pub(crate) fn health(inner: &Inner) -> Response<Body> {
@@ -75,7 +75,7 @@ pub(crate) fn status(inner: &Inner) -> Response<Body> {
 pub(crate) fn metrics(inner: &Inner) -> Result<Response<Body>, ApiError> {
     let text = inner
         .metrics
-        .text(inner)
+        .text(&inner.sessions, &inner.engines)
         .map_err(|error| ApiError::Internal(error.to_string()))?;
     let mut reply = Reply::json(text);
     reply.headers.insert(

@@ -6,14 +6,13 @@ use http::Response;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::fence::job_or_default;
-use super::{json, read};
+use super::{job_or_default, json, read};
 use crate::auth::Holder;
 use crate::body::Body;
 use crate::ending::{self, Report};
 use crate::error::ApiError;
-use crate::router::Inner;
 use crate::session::{Outcome, Phase, Session};
+use crate::state::Inner;
 
 #[derive(Deserialize)]
 struct PodEndedBody {

@@ -18,8 +18,8 @@ use crate::chat::Reply;
 use crate::ending;
 use crate::error::ApiError;
 use crate::id::HexId;
-use crate::router::Inner;
 use crate::session::{Outcome, Phase, Session, SessionState};
+use crate::state::Inner;
 
 /// `GET /sessions/{id}`.
 pub(crate) fn get(inner: &Inner, id: HexId) -> Result<Response<Body>, ApiError> {

@@ -11,6 +11,7 @@ pub(crate) use spec::SessionSpec;
 pub(crate) use store::Sessions;
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -126,4 +127,11 @@ impl SessionState {
         store.resize(self.counted_bytes, 0);
         self.counted_bytes = 0;
     }
+}
+
+/// The time of day, for records.
+pub(crate) fn unix_seconds() -> f64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0.0, |elapsed| elapsed.as_secs_f64())
 }
