@@ -65,6 +65,8 @@ pub(super) enum Verdict {
     Begin {
         total: Option<u64>,
         version: Option<Version>,
+        /// It says that it is a web page. Small servers say so of every file whose extension they do not know.
+        is_page: bool,
     },
     /// Its body comes after what is here.
     Append { total: Option<u64> },
@@ -123,9 +125,11 @@ fn whole(headers: &HeaderMap, terms: Terms) -> Verdict {
     if total.is_some_and(|total| total > terms.most) {
         return Verdict::TooLarge;
     }
+    let kind = text(headers, &CONTENT_TYPE).unwrap_or_default();
     Verdict::Begin {
         total,
         version: Version::of(headers),
+        is_page: kind.to_ascii_lowercase().starts_with("text/html"),
     }
 }
 
@@ -152,17 +156,20 @@ fn part(have: &Have, from: u64, headers: &HeaderMap, terms: Terms) -> Verdict {
 
 /// What can be told from the head of an answer that is no data set.
 fn no_rows(headers: &HeaderMap) -> Option<String> {
-    if let Some(coding) = text(headers, &CONTENT_ENCODING)
-        && !coding.eq_ignore_ascii_case("identity")
-    {
-        return Some(format!(
+    let coding = text(headers, &CONTENT_ENCODING)?;
+    (!coding.eq_ignore_ascii_case("identity")).then(|| {
+        format!(
             "sends the file in the coding {coding} though it was asked for the file as it is: serve plain JSONL"
-        ));
-    }
-    let kind = text(headers, &CONTENT_TYPE).unwrap_or_default();
-    kind.to_ascii_lowercase().starts_with("text/html").then(|| {
-        "is a web page (text/html) and not a file of rows: take the address from which the file itself is downloaded".to_owned()
+        )
     })
+}
+
+/// What is said of a body that begins like this, and says that it is a web page.
+pub(super) fn page(beginning: &[u8]) -> Option<&'static str> {
+    let is_markup = beginning.trim_ascii_start().starts_with(b"<");
+    is_markup.then_some(
+        "is a web page and not a file of rows: take the address from which the file itself is downloaded",
+    )
 }
 
 /// An answer that has no file.
@@ -266,7 +273,7 @@ mod tests {
     #[test]
     fn a_strong_tag_comes_before_a_date_and_a_weak_one_counts_for_nothing() {
         let version = |these: &[(&'static str, &str)]| match of(&Have::default(), 200, these) {
-            Verdict::Begin { total, version } => (total, version),
+            Verdict::Begin { total, version, .. } => (total, version),
             other => panic!("{other:?}"),
         };
         let modified = ("last-modified", "Mon, 30 Nov 2026 10:00:00 GMT");
@@ -318,7 +325,8 @@ mod tests {
             again,
             Verdict::Begin {
                 total: Some(12),
-                version
+                version,
+                is_page: false
             }
         );
     }
@@ -349,9 +357,6 @@ mod tests {
         assert!(said(403, &[]).contains("has expired"));
         assert_eq!(said(204, &[]), "answered 204 No Content instead of a file");
         let length = ("content-length", "10");
-        assert!(
-            said(200, &[length, ("content-type", "Text/HTML; charset=utf-8")]).contains("web page")
-        );
         assert!(said(200, &[length, ("content-encoding", "gzip")]).contains("coding gzip"));
         assert!(said(200, &[]).contains("how long"));
         for status in [408, 425, 429, 500, 502, 503, 504] {
@@ -368,6 +373,21 @@ mod tests {
         let refused = judge(&half(), StatusCode::UNAUTHORIZED, &HeaderMap::new(), known);
         let words = "does not take the credentials of secretRef (401)";
         assert_eq!(refused, Verdict::Refused(words.to_owned()));
+    }
+
+    #[test]
+    fn a_page_is_what_says_so_and_looks_like_one() {
+        let headers = [
+            ("content-length", "10"),
+            ("content-type", "Text/HTML; charset=utf-8"),
+        ];
+        let says = of(&Have::default(), 200, &headers);
+        assert!(
+            matches!(says, Verdict::Begin { is_page: true, .. }),
+            "{says:?}"
+        );
+        assert_ne!(page(b"\n<!DOCTYPE html>"), None);
+        assert_eq!(page(b"{\"prompt\": \"<b>\"}"), None);
     }
 
     #[test]

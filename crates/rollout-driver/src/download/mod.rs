@@ -32,7 +32,7 @@ use reqwest::Url;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-use answer::{Terms, Verdict, judge};
+use answer::{Terms, Verdict, judge, page};
 use part::Part;
 use server::{Answer, Server, Silence, shown};
 
@@ -253,9 +253,15 @@ impl Fetching<'_> {
             Silence::Refused(problem) => self.refused(None, problem),
         })?;
         let (head, mut body) = response.into_parts();
+        let mut may_be_page = false;
         match judge(part.have(), head.status, &head.headers, self.terms) {
-            Verdict::Begin { total, version } => {
+            Verdict::Begin {
+                total,
+                version,
+                is_page,
+            } => {
                 part.begin(total, version).await.map_err(Trouble::Ends)?;
+                may_be_page = is_page;
             }
             Verdict::Append { total } => part.continues(total),
             Verdict::Whole => return Ok(()),
@@ -283,6 +289,11 @@ impl Fetching<'_> {
             let Ok(bytes) = piece.into_data() else {
                 continue;
             };
+            if std::mem::take(&mut may_be_page)
+                && let Some(problem) = page(&bytes)
+            {
+                return Err(self.refused(Some(&by), problem.to_owned()));
+            }
             if part.have().length + bytes.len() as u64 > self.terms.most {
                 return Err(self.too_large());
             }

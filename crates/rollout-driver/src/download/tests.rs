@@ -365,6 +365,12 @@ async fn who_does_not_give_the_file_is_told_at_once() {
 }
 
 #[tokio::test]
+async fn a_server_that_knows_no_jsonl_may_call_it_a_page() {
+    let server = server(&[says("200 OK", "content-type: text/html\r\n", ROWS)]).await;
+    assert_eq!(server.fetch().await.unwrap(), ROWS);
+}
+
+#[tokio::test]
 async fn a_body_of_unknown_length_ends_at_the_most_that_is_taken() {
     let chunk = format!("{:X}\r\n{}\r\n", ROWS.len(), ROWS);
     let text = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{chunk}{chunk}");
