@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use kube::Client;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use rollout_operator::api::meta::field_managers;
 use rollout_operator::controllers::runtime::apply::{Applier, Outcome};
 use rollout_operator::controllers::runtime::calls::{Calls, Identity};
+use rollout_operator::controllers::runtime::connection;
 use rollout_operator::controllers::runtime::decision::Reason;
 use rollout_operator::controllers::runtime::election::Leadership;
 use rollout_operator::controllers::runtime::metrics::Metrics;
@@ -318,6 +319,63 @@ async fn an_object_of_somebody_else_is_never_written_over() {
     let unread = applier(&client).apply_unread(&wanted).await.unwrap_err();
     assert_eq!(unread.class(), Class::Foreign, "{unread}");
     assert_eq!(live(&client, &wanted).await["data"]["k"], "theirs");
+}
+
+/// Calls to the API server of a verb.
+fn calls(metrics: &Metrics, verb: &str) -> u32 {
+    let text = metrics.text();
+    let lines = text
+        .lines()
+        .filter(|line| line.starts_with("rollout_operator_api_requests_total{"))
+        .filter(|line| line.contains(&format!("verb=\"{verb}\"")));
+    lines
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<u32>().unwrap())
+        .sum()
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_made_by_one_call_and_what_no_cache_has_yet_is_asked_for() {
+    let namespace = namespace(&client().await, "anew").await;
+    let metrics = Arc::new(Metrics::default());
+    let client = connection::connect(Arc::clone(&metrics)).await.unwrap();
+    let wanted = object(&namespace, "v1", "ConfigMap", "c", json!({"data": {}}));
+    let applier = applier(&client);
+    let made = applier.apply(&wanted, None).await.unwrap();
+    assert_eq!(made, Outcome::Sent(Reason::Missing));
+    assert_eq!((calls(&metrics, "patch"), calls(&metrics, "get")), (1, 0));
+    let behind = applier.apply(&wanted, None).await.unwrap();
+    assert_eq!(behind, Outcome::Settled);
+    assert_eq!((calls(&metrics, "patch"), calls(&metrics, "get")), (2, 1));
+}
+
+#[tokio::test]
+async fn what_is_not_read_is_deleted_by_one_call_and_what_came_after_it_stays() {
+    let namespace = namespace(&client().await, "away").await;
+    let metrics = Arc::new(Metrics::default());
+    let client = connection::connect(Arc::clone(&metrics)).await.unwrap();
+    let secret = |name| object(&namespace, "v1", "Secret", name, json!({"data": {}}));
+    let (ours, replaced) = (secret("ours"), secret("replaced"));
+    let first = applier(&client);
+    for wanted in [&ours, &replaced] {
+        first.apply_unread(wanted).await.unwrap();
+    }
+    first.delete_unread(&ours).await.unwrap();
+    assert!(live_or_none(&client, &ours).await.is_none());
+    assert_eq!(calls(&metrics, "patch"), 0);
+
+    let api = Identity::of(&replaced).unwrap().api(&client);
+    api.delete("replaced", &DeleteParams::default())
+        .await
+        .unwrap();
+    let theirs = dynamic(&replaced);
+    api.create(&PostParams::default(), &theirs).await.unwrap();
+    first.delete_unread(&replaced).await.unwrap();
+    assert!(live_or_none(&client, &replaced).await.is_some());
+
+    // The next process asks whose it is.
+    applier(&client).apply_unread(&ours).await.unwrap();
+    applier(&client).delete_unread(&ours).await.unwrap();
+    assert!(live_or_none(&client, &ours).await.is_none());
 }
 
 #[tokio::test]
