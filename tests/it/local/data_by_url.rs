@@ -1,4 +1,4 @@
-//! Data sets behind a URL.
+//! Data sets behind a URL, encrypted ones too.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -10,9 +10,11 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use engine_http::Trust;
 use futures_util::{StreamExt, stream};
 use nix::sys::signal::Signal;
 use parking_lot::Mutex;
+use rollout_driver::download::{Limits, Wanted, fetch};
 use serde_json::json;
 use tokio::{net::TcpListener, task::JoinSet};
 
@@ -20,6 +22,7 @@ use super::{
     early_ends::failure,
     run::{self, Run, tempdir, until},
 };
+use crate::authority::{Authority, Server, Valid};
 
 const ROWS: &str =
     "{\"prompt\": \"One?\", \"label\": \"1\"}\n{\"prompt\": \"Two?\", \"label\": \"2\"}\n";
@@ -185,4 +188,30 @@ async fn what_cannot_be_fetched_is_told_by_field_and_url() {
         said,
         "error: spec.dataset.secretRef: the credentials of url: a Secret for http and https has the key token, or the keys username and password; this one has: user"
     );
+}
+
+#[tokio::test]
+async fn an_encrypted_server_is_known_by_its_ca() {
+    let (ca, other) = (Authority::new("ca"), Authority::new("other"));
+    let row = "{\"prompt\": \"x\"}\n";
+    let answer = "HTTP/1.1 200 OK\r\ncontent-length: 16\r\n\r\n{\"prompt\": \"x\"}\n";
+    let server = Server::answering(ca.signs(&["127.0.0.1"], Valid::Now), answer).await;
+    let url = format!("https://127.0.0.1:{}/train.jsonl", server.port);
+    let home = tempdir();
+    let of = async |trust: Trust| {
+        let wanted = Wanted {
+            url: &url,
+            credentials: None,
+            directory: home.path(),
+            trust,
+        };
+        let limits = Limits::with_patience(std::time::Duration::from_secs(20));
+        let fetched = fetch(wanted, limits).await;
+        fetched.map_err(|error| error.to_string())
+    };
+    let stranger = of(Trust::only(&other.pem()).unwrap()).await.unwrap_err();
+    let words = format!("{url} has a certificate of a CA that browsers do not trust");
+    assert!(stranger.starts_with(&words), "{stranger}");
+    let here = of(Trust::only(&ca.pem()).unwrap()).await.unwrap();
+    assert_eq!(fs::read_to_string(here.path).unwrap(), row);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine_http::{Connector, Problem, Trust};
+use engine_http::{Connector, Problem, Trust, UNKNOWN_CA};
 use http::header::{ACCEPT_ENCODING, AUTHORIZATION, IF_RANGE, LOCATION, RANGE, USER_AGENT};
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Empty;
@@ -169,6 +169,9 @@ fn silence(problem: &Problem) -> Silence {
     match problem {
         Problem::NotReached(why) => Silence::Again(format!("cannot be reached: {why}")),
         Problem::Broken(why) => Silence::Again(format!("ends the connection: {why}")),
+        Problem::NotTrusted(why) if why == UNKNOWN_CA => Silence::Refused(
+            "has a certificate of a CA that browsers do not trust, and no other is known for data sets: put the file on a persistentVolumeClaim".to_owned(),
+        ),
         lasting if lasting.lasts() => Silence::Refused(lasting.words()),
         other => Silence::Again(other.words()),
     }

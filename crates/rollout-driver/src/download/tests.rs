@@ -335,6 +335,23 @@ async fn a_part_that_is_shorter_than_was_asked_for_is_followed_by_the_next() {
 }
 
 #[tokio::test]
+async fn a_server_that_sends_more_than_there_is_is_not_believed() {
+    let range = format!(
+        "content-range: bytes 10-{}/{}\r\n{TAG}",
+        ROWS.len() - 1,
+        ROWS.len()
+    );
+    let more = format!("{}{{}}\n", &ROWS[10..]);
+    let server = server(&[
+        cut("200 OK", TAG, &ROWS[..10], ROWS.len()),
+        says("206 Partial Content", &range, &more),
+        whole(),
+    ])
+    .await;
+    assert_eq!(server.fetch().await.unwrap(), ROWS);
+}
+
+#[tokio::test]
 async fn who_does_not_give_the_file_is_told_at_once() {
     for (does, words) in [
         (says("404 Not Found", "", "no"), "has no such file (404)"),
