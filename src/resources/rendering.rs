@@ -1,5 +1,7 @@
 //! What all objects have from the installation, not from a spec.
 
+use serde_json::{Value, json};
+
 /// The installation that objects are rendered for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rendering {
@@ -18,6 +20,12 @@ pub struct Rendering {
 }
 
 impl Rendering {
+    /// The pull secrets, as a Pod names them.
+    pub(super) fn pull_secrets(&self) -> Vec<Value> {
+        let names = self.image_pull_secrets.iter();
+        names.map(|name| json!({"name": name})).collect()
+    }
+
     /// Name of a Service in DNS.
     pub(super) fn service_host(&self, service: &str, namespace: &str) -> String {
         format!("{service}.{namespace}.svc.{}", self.cluster_domain)

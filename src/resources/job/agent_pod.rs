@@ -12,7 +12,7 @@ use crate::api::job::Agentic;
 use crate::api::meta::labels as name;
 use crate::resources::labels::{self, Component};
 use crate::resources::overlay::{self, Layer, PodParts};
-use crate::resources::pool::{AGENTS_PORT, pull_secrets};
+use crate::resources::pool::AGENTS_PORT;
 use crate::resources::volumes::{self, Mounted};
 use crate::resources::{Kind, Object, Refusal, names, security};
 
@@ -60,7 +60,11 @@ pub fn agent_pod(input: JobInput<'_>, pod: AgentPod<'_>) -> Result<(Object, Vec<
         })
     })
     .collect();
-    let mut merged = overlay::pod(parts(input, agentic, pod, &command), &layers);
+    let mut merged = overlay::pod(
+        parts(input, agentic, pod, &command),
+        &layers,
+        input.rendering,
+    );
     security::restrict(&mut merged.spec);
     security::allow_chosen_root(&mut merged.spec);
     same_user(&mut merged.spec);
@@ -99,7 +103,7 @@ fn parts(
     if let Some(image) = pod.image.or(command.image.as_deref()) {
         agent["image"] = json!(image);
     }
-    let mut defaults = json!({
+    let defaults = json!({
         "securityContext": security::pod(),
         "initContainers": [
             {"name": plugins::INSTALL},
@@ -107,9 +111,6 @@ fn parts(
         ],
         "containers": [{"name": AGENT}],
     });
-    if !input.rendering.image_pull_secrets.is_empty() {
-        defaults["imagePullSecrets"] = json!(pull_secrets(input.rendering));
-    }
     PodParts {
         labels: labels_of(input, pod),
         annotations: steady(),

@@ -14,9 +14,7 @@ use super::{JobInput, data, driver_settings, grace, plugins};
 use crate::api::meta::{annotations, finalizers, labels as name};
 use crate::resources::labels::{self, Component};
 use crate::resources::overlay::{self, Layer, PodParts};
-use crate::resources::pool::{
-    AGENTS_PORT, CONTROL_TOKEN, SECRETS, liveness, pull_secrets, state_port,
-};
+use crate::resources::pool::{AGENTS_PORT, CONTROL_TOKEN, SECRETS, liveness, state_port};
 use crate::resources::probes::{self, Pace};
 use crate::resources::volumes::{self, Mounted};
 use crate::resources::{Kind, Object, Refusal, names, security};
@@ -41,7 +39,7 @@ pub(super) fn build(input: JobInput<'_>) -> Result<(Object, Vec<String>), Refusa
         })
     })
     .collect();
-    let mut pod = overlay::pod(parts(input)?, &layers);
+    let mut pod = overlay::pod(parts(input)?, &layers, input.rendering);
     security::allow_chosen_root(&mut pod.spec);
     security::no_credentials(&pod.spec, security::Trust::Ours, "spec.driver.template")?;
     files_are_mounted(input, &pod.spec)?;
@@ -105,14 +103,11 @@ fn parts(input: JobInput<'_>) -> Result<PodParts, Refusal> {
         || json!({"requests": {"cpu": "100m", "memory": "256Mi"}}),
         |resources| json!(resources),
     );
-    let mut defaults = json!({
+    let defaults = json!({
         "securityContext": security::pod(),
         "initContainers": default_sidecars(host.as_ref()),
         "containers": [{"name": DRIVER, "resources": resources}],
     });
-    if !input.rendering.image_pull_secrets.is_empty() {
-        defaults["imagePullSecrets"] = json!(pull_secrets(input.rendering));
-    }
     Ok(PodParts {
         labels: labels_of(input),
         annotations: steady(),

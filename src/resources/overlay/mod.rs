@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api::meta::labels::RESERVED_PREFIX;
 use crate::api::values::Template;
+use crate::resources::Rendering;
 
 pub use merge::merge;
 
@@ -55,8 +56,8 @@ impl Overlaid {
     }
 }
 
-/// Merges the templates, the later ones over the earlier ones.
-pub(super) fn pod(parts: PodParts, layers: &[Layer<'_>]) -> Overlaid {
+/// Merges the templates, the later ones over the earlier ones. Every Pod has the installation's pull secrets, if there are any.
+pub(super) fn pod(parts: PodParts, layers: &[Layer<'_>], rendering: &Rendering) -> Overlaid {
     let PodParts {
         labels,
         annotations,
@@ -64,6 +65,10 @@ pub(super) fn pod(parts: PodParts, layers: &[Layer<'_>]) -> Overlaid {
         owned,
     } = parts;
     let mut spec = defaults;
+    let pull_secrets = rendering.pull_secrets();
+    if !pull_secrets.is_empty() {
+        spec["imagePullSecrets"] = json!(pull_secrets);
+    }
     let mut overruled = Vec::new();
     let mut all_labels = Map::new();
     let mut all_annotations = annotations;

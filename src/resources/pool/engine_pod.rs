@@ -44,7 +44,11 @@ pub(super) fn build(
         .collect();
     let mut annotations = Map::new();
     labels::set(&mut annotations, annotations::SAFE_TO_EVICT, "false");
-    let mut pod = overlay::pod(parts(input, engine, part, annotations), &layers);
+    let mut pod = overlay::pod(
+        parts(input, engine, part, annotations),
+        &layers,
+        input.rendering,
+    );
     pod.metadata["annotations"][annotations::REVISION] = json!(revision);
     size_of_shared_memory(engine, &mut pod.spec);
     security::allow_chosen_root(&mut pod.spec);
@@ -208,9 +212,6 @@ fn parts(
         &json!({"containers": [{"name": ENGINE, "env": engine.env}]}),
     );
     defaults = overlay::merge(defaults, &pod);
-    if !input.pull_secrets().is_empty() {
-        defaults["imagePullSecrets"] = json!(input.pull_secrets());
-    }
     let mut owned = json!({
         "name": ENGINE,
         "args": arguments,

@@ -230,19 +230,6 @@ impl PoolInput<'_> {
     fn labels(&self, component: Option<labels::Component>) -> serde_json::Map<String, Value> {
         labels::of_object(self.owner, component, self.rendering)
     }
-
-    fn pull_secrets(&self) -> Vec<Value> {
-        pull_secrets(self.rendering)
-    }
-}
-
-/// The installation's pull secrets, as a Pod names them.
-pub(super) fn pull_secrets(rendering: &Rendering) -> Vec<Value> {
-    rendering
-        .image_pull_secrets
-        .iter()
-        .map(|name| serde_json::json!({"name": name}))
-        .collect()
 }
 
 /// Where engines are.

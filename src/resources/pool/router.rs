@@ -106,7 +106,7 @@ fn deployment(
             template,
         })
         .collect();
-    let mut pod = overlay::pod(parts(input, name), &layers);
+    let mut pod = overlay::pod(parts(input, name), &layers, input.rendering);
     security::allow_chosen_root(&mut pod.spec);
     security::no_credentials(&pod.spec, security::Trust::Ours, "spec.router.template")?;
     overruled.append(&mut pod.overruled);
@@ -161,7 +161,7 @@ fn parts(input: PoolInput<'_>, name: &str) -> PodParts {
     let (volumes, volume_mounts) = volumes::split(mounts);
     let mut annotations = serde_json::Map::new();
     labels::set(&mut annotations, annotations::SAFE_TO_EVICT, "false");
-    let mut defaults = json!({
+    let defaults = json!({
         "securityContext": security::pod(),
         "containers": [{
             "name": "router",
@@ -170,9 +170,6 @@ fn parts(input: PoolInput<'_>, name: &str) -> PodParts {
             "livenessProbe": liveness(),
         }],
     });
-    if !input.pull_secrets().is_empty() {
-        defaults["imagePullSecrets"] = json!(input.pull_secrets());
-    }
     PodParts {
         labels: labels::of_pod(owner, Some(Component::Router)),
         annotations,

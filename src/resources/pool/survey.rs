@@ -21,7 +21,7 @@ pub const SURVEY_PORT: u16 = 8092;
 pub(super) fn build(input: PoolInput<'_>) -> Option<SurveyObjects> {
     let external = input.spec.external.as_ref()?;
     let key = external.api_key_secret_ref.as_ref()?;
-    let pod = overlay::pod(parts(input, key), &[]);
+    let pod = overlay::pod(parts(input, key), &[], input.rendering);
     let body = json!({"spec": {
         "replicas": 1,
         "selector": {"matchLabels": labels::of_pool(&input.owner.name, Component::Survey)},
@@ -57,7 +57,7 @@ fn parts(input: PoolInput<'_>, key: &SecretKeyRef) -> PodParts {
         arguments.push(format!("--engine-ca-file={file}"));
     }
     let (volumes, volume_mounts) = volumes::split(mounts);
-    let mut defaults = json!({
+    let defaults = json!({
         "securityContext": security::pod(),
         "containers": [{
             "name": "survey",
@@ -65,9 +65,6 @@ fn parts(input: PoolInput<'_>, key: &SecretKeyRef) -> PodParts {
             "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}},
         }],
     });
-    if !input.pull_secrets().is_empty() {
-        defaults["imagePullSecrets"] = json!(input.pull_secrets());
-    }
     let mut annotations: Map<String, Value> = Map::new();
     labels::set(&mut annotations, annotations::SAFE_TO_EVICT, "true");
     PodParts {
