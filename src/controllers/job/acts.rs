@@ -295,7 +295,7 @@ pub(super) async fn clear(
 ) -> Result<(), Error> {
     let calls = applier.calls();
     if let Some(pool) = own_pool {
-        delete_pool(calls, target, pool).await?;
+        delete_pool(calls, target, &Identity::of(&pool.value)?).await?;
     }
     delete_settings(applier, target).await?;
     let found = children.labelled(&target.namespace, labels::JOB, &target.name);
@@ -304,8 +304,12 @@ pub(super) async fn clear(
     prune::delete(calls, &victims).await
 }
 
-async fn delete_pool(calls: &Calls, target: &Target, pool: &Object) -> Result<(), Error> {
-    let identity = Identity::of(&pool.value)?;
+/// Deletes a pool, if it is the job's.
+pub(super) async fn delete_pool(
+    calls: &Calls,
+    target: &Target,
+    identity: &Identity,
+) -> Result<(), Error> {
     let api = identity.api(calls.client());
     let object = identity.to_string();
     let found = calls

@@ -21,6 +21,7 @@ mod reconciler;
 mod refusal;
 mod status;
 mod subject;
+mod unread;
 
 pub use context::{Context, Enqueue, OfJob};
 pub use drivers::Drivers;

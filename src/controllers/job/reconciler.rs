@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
-use kube::core::DeserializeGuard;
+use kube::core::{DeserializeGuard, ObjectMeta};
 
 use super::context::Context;
 use super::drivers::{Driver, Heard};
@@ -15,7 +15,7 @@ use super::memory::Memories;
 use super::mounts::{self, Mounts};
 use super::status::StatusWriter;
 use super::subject::{Subject, is_held};
-use super::{acts, lookup, observe, refusal};
+use super::{acts, lookup, observe, refusal, unread};
 use crate::api::job::RolloutJob;
 use crate::api::meta::{self, labels};
 use crate::controllers::Error;
@@ -69,7 +69,7 @@ impl JobReconciler {
                 // What runs of it is another version's.
                 let object = job.object_ref(&());
                 self.unreadable.tell(&self.context.teller, &object, why);
-                return Ok(Next::OnChange);
+                return self.look_at_unread(metadata).await;
             }
         };
         let manager = job.spec.managed_by.as_deref();
@@ -106,6 +106,20 @@ impl JobReconciler {
             next = earlier(next, Next::After(again));
         }
         Ok(next)
+    }
+
+    /// A job that cannot be read stays as it is until it is deleted.
+    async fn look_at_unread(&self, metadata: &ObjectMeta) -> Result<Next, Error> {
+        if metadata.deletion_timestamp.is_none() {
+            return Ok(Next::OnChange);
+        }
+        if is_held(metadata)
+            && let Some(next) = unread::end(&self.context, metadata).await?
+        {
+            return Ok(next);
+        }
+        self.forget(metadata.uid.as_deref().unwrap_or_default());
+        Ok(Next::OnChange)
     }
 
     /// Remembers what became of the acts; answers whether that is news.

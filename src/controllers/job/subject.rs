@@ -149,7 +149,7 @@ fn pool_key(job: &RolloutJob, target: &Target) -> (String, String) {
     }
 }
 
-fn target(metadata: &ObjectMeta) -> Result<Target, Error> {
+pub(super) fn target(metadata: &ObjectMeta) -> Result<Target, Error> {
     let text = |field: &Option<String>, what| field.clone().ok_or(Error::Incomplete { what });
     let version = metadata.resource_version.as_deref();
     Ok(Target {

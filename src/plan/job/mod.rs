@@ -13,6 +13,7 @@ mod course;
 mod observed;
 mod report;
 mod status;
+mod unread;
 
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ pub use observed::{
 };
 pub use report::{Demand, Doing, Facts, Outcome, Report};
 pub use status::{Due, due};
+pub use unread::{Remnant, Role, end_unread};
 
 use self::course::{Course, End};
 use super::pool::Trouble;
