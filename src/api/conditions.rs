@@ -120,6 +120,8 @@ pub mod reasons {
     pub const APPLY_REFUSED: &str = "ApplyRefused";
     /// `Stalled`: external engines lack what the router needs.
     pub const ENGINE_UNSUITABLE: &str = "EngineUnsuitable";
+    /// `Stalled`: the engines do not get their model, or the checkpoint that they have to load.
+    pub const MODEL_UNAVAILABLE: &str = "ModelUnavailable";
 
     /// `Reconciling`: the spec is new.
     pub const PROGRESSING: &str = "Progressing";
@@ -163,6 +165,7 @@ pub mod reasons {
         UNSCHEDULABLE,
         APPLY_REFUSED,
         ENGINE_UNSUITABLE,
+        MODEL_UNAVAILABLE,
         PROGRESSING,
         AS_EXPECTED,
         STARTING,

@@ -46,11 +46,12 @@ pub(super) struct Keeper {
     loads: Mutex<JoinSet<()>>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Loading {
-    Nothing,
-    UnderWay(String),
-    Failed(String),
+#[derive(Debug, Default)]
+struct Loading {
+    /// The checkpoint that is being loaded.
+    under_way: Option<String>,
+    /// Why the last try failed; a further one does not change that before it has ended.
+    failed: Option<String>,
 }
 
 /// What another sidecar says about itself.
@@ -70,7 +71,7 @@ impl Keeper {
         Self {
             keeping,
             memory: Mutex::new(memory),
-            loading: Mutex::new(Loading::Nothing),
+            loading: Mutex::default(),
             loads: Mutex::default(),
         }
     }
@@ -80,13 +81,9 @@ impl Keeper {
         self.memory.lock().as_ref()?.told(now())
     }
 
-    /// Why the engine is not ready to work.
+    /// Why the engine may not work, when a person must act.
     pub(super) fn trouble(&self) -> Option<String> {
-        match &*self.loading.lock() {
-            Loading::Nothing => None,
-            Loading::UnderWay(path) => Some(loads(path)),
-            Loading::Failed(problem) => Some(problem.clone()),
-        }
+        self.loading.lock().failed.clone()
     }
 
     /// Takes note of what the engine has, as long as somebody waits for it.
@@ -110,7 +107,7 @@ impl Keeper {
     /// # Errors
     /// Why not yet.
     pub(super) async fn start(self: &Arc<Self>, engine: &Arc<Engine>) -> Result<(), String> {
-        if let Loading::UnderWay(path) = &*self.loading.lock() {
+        if let Some(path) = &self.loading.lock().under_way {
             return Err(loads(path));
         }
         engine.health().await.map_err(|error| error.to_string())?;
@@ -128,7 +125,7 @@ impl Keeper {
         };
         match start {
             Start::Open => {
-                *self.loading.lock() = Loading::Nothing;
+                self.loading.lock().failed = None;
                 Ok(())
             }
             Start::Load(checkpoint) => Err(self.begin(engine, checkpoint)),
@@ -140,13 +137,13 @@ impl Keeper {
         let path = checkpoint.weights.path.clone();
         {
             let mut loading = self.loading.lock();
-            if let Loading::UnderWay(path) = &*loading {
+            if let Some(path) = &loading.under_way {
                 return loads(path);
             }
-            if *loading == Loading::Nothing {
+            if loading.failed.is_none() {
                 tracing::info!(path, version = ?checkpoint.weights.version, "the engine has begun without its checkpoint, and loads it");
             }
-            *loading = Loading::UnderWay(path.clone());
+            loading.under_way = Some(path.clone());
         }
         self.remember(&checkpoint);
         let (keeper, engine) = (Arc::clone(self), Arc::clone(engine));
@@ -156,12 +153,16 @@ impl Keeper {
             let limit = keeper.keeping.limit;
             let loaded = engine.load(&checkpoint.weights, limit).await;
             let path = &checkpoint.weights.path;
-            *keeper.loading.lock() = match loaded {
-                Ok(()) => Loading::Nothing,
-                Err(error) => {
-                    tracing::warn!(path, %error, "the engine cannot load its checkpoint; it takes no work");
-                    Loading::Failed(format!("the engine has begun again and cannot load its checkpoint {path}: {error}"))
-                }
+            let failed = loaded.err().map(|error| {
+                format!("the engine has begun again and cannot load its checkpoint {path}: {error}")
+            });
+            let mut loading = keeper.loading.lock();
+            if failed.is_some() && failed != loading.failed {
+                tracing::warn!(failed, "the engine takes no work");
+            }
+            *loading = Loading {
+                under_way: None,
+                failed,
             };
         });
         loads(&path)

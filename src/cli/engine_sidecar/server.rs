@@ -94,7 +94,8 @@ async fn state(State(sidecar): State<Arc<Sidecar>>) -> Response {
         "paused": paused,
         "draining": draining,
         "server_version": server_version,
-        "error": sidecar.keeper.trouble().or(error),
+        "error": error,
+        "trouble": sidecar.keeper.trouble(),
     }))
     .into_response()
 }

@@ -146,7 +146,7 @@ async fn the_state_is_the_engines() {
     let pod = Pod::start(times(30, 100), None).await;
     let (status, state) = pod.ask("GET", "/state").await;
     assert_eq!(status, StatusCode::OK);
-    let expected = json!({"version": "default", "checkpoint": null, "required": null, "paused": false, "draining": false, "server_version": "0.5.23", "error": null});
+    let expected = json!({"version": "default", "checkpoint": null, "required": null, "paused": false, "draining": false, "server_version": "0.5.23", "error": null, "trouble": null});
     assert_eq!(state, expected);
     // Many who ask at once cost the engine one question.
     for _ in 0..20 {

@@ -10,7 +10,7 @@ use super::reconciler::PoolReconciler;
 use super::status::Target;
 use crate::api::pool::SGLangPool;
 use crate::plan::pool::external::{ExternalEngine, Survey};
-use crate::plan::pool::{self as plan, Observed, Verdict};
+use crate::plan::pool::{self as plan, EngineState, Observed, Verdict};
 use crate::resources::pool::EngineList;
 use crate::resources::{names, pool as resources};
 
@@ -36,7 +36,10 @@ impl PoolReconciler {
         let asked = plan::asked(&pods);
         let states = context.states.of(&target.uid, asked, is_there, changed);
         for pod in &mut pods {
-            pod.state = states.get(&pod.name).cloned();
+            let state = states.get(&pod.name).cloned();
+            // Of one that does not take work counts only why.
+            let in_trouble = |state: &EngineState| state.trouble.is_some();
+            pod.state = state.filter(|state| pod.ready || in_trouble(state));
         }
         let survey = workload(names::survey(name));
         let survey_pods = (context.survey_pods)(namespace, name);

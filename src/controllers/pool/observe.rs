@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::api::meta::annotations;
 use crate::controllers::trouble::trouble;
-use crate::plan::pool::{EnginePod, Trouble, Workload, refusal_of_pods};
-use crate::resources::pool::{ENGINE_PORT, SIDECAR_PORT, SURVEY_PORT};
+use crate::plan::pool::{Ended, EnginePod, Trouble, Workload, refusal_of_pods};
+use crate::resources::pool::{ENGINE, ENGINE_PORT, SIDECAR_PORT, SURVEY_PORT};
 
 /// What a Deployment says.
 pub(super) fn workload(deployment: &Value) -> Workload {
@@ -52,7 +52,27 @@ pub(super) fn engine_pod(pod: &Pod) -> Option<EnginePod> {
         ready: !leaving && is_true("Ready"),
         revision: annotations.and_then(|all| all.get(annotations::REVISION).cloned()),
         trouble: trouble(pod),
+        ended: ended(pod),
         state: None,
+    })
+}
+
+/// The last words of an engine that ended before it had started.
+fn ended(pod: &Pod) -> Option<Ended> {
+    let containers = pod.status.as_ref()?.container_statuses.as_ref()?;
+    let engine = containers.iter().find(|one| one.name == ENGINE)?;
+    if engine.started == Some(true) {
+        return None;
+    }
+    let state = engine.state.as_ref();
+    let now = state.and_then(|state| state.terminated.as_ref());
+    let before = engine.last_state.as_ref();
+    let before = before.and_then(|state| state.terminated.as_ref());
+    let words = now.or(before)?.message.clone()?;
+    let runs = state.and_then(|state| state.running.as_ref());
+    Some(Ended {
+        words,
+        again: runs.and_then(|runs| Some(runs.started_at.as_ref()?.0)),
     })
 }
 

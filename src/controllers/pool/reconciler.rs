@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
@@ -144,11 +145,12 @@ impl PoolReconciler {
             },
         };
         let has_ca = trusted.is_some();
-        self.update_status(pool, &target, &verdict, trusted).await?;
-        match next {
-            // Nobody watches users' objects.
-            Ok(Next::OnChange) if has_ca => Ok(Next::After(ca::RENEWED)),
-            next => next,
+        let again = self.update_status(pool, &target, &verdict, trusted).await?;
+        // Nobody watches users' objects.
+        let again = again.or(has_ca.then_some(ca::RENEWED));
+        match (next, again) {
+            (Ok(Next::OnChange), Some(again)) => Ok(Next::After(again)),
+            (next, _) => next,
         }
     }
 
@@ -220,13 +222,14 @@ impl PoolReconciler {
         Ok(self.context.children.get(&Identity::of(&object.value)?))
     }
 
+    /// Answers when to look again although nothing changes.
     async fn update_status(
         &self,
         pool: &SGLangPool,
         target: &Target,
         verdict: &Verdict,
         ca: Option<String>,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<Duration>, Error> {
         let cached = json(&pool.status);
         let base = self.statuses.base(target, cached);
         let before: SGLangPoolStatus = serde_json::from_value(base.clone()).unwrap_or_default();
@@ -245,7 +248,7 @@ impl PoolReconciler {
             let notes = events::notes(&before.conditions, &after.conditions);
             self.context.teller.tell(&pool.object_ref(&()), &notes);
         }
-        Ok(())
+        Ok(plan::look_again(&observed.pods, now))
     }
 
     pub(super) fn context(&self) -> &Context {

@@ -30,6 +30,8 @@ const AT_ONCE: usize = 16;
 const SILENCE: u8 = 3;
 /// Longest text of an engine that is told on.
 const LONGEST_TEXT: usize = 256;
+/// Longest sentence of that kind.
+const LONGEST_SENTENCE: usize = 1024;
 
 /// The pools whose sidecars are asked, by UID.
 pub struct States {
@@ -65,6 +67,7 @@ struct Answer {
     version: Option<String>,
     paused: Option<bool>,
     server_version: Option<String>,
+    trouble: Option<String>,
 }
 
 impl Default for States {
@@ -182,14 +185,17 @@ async fn ask(asker: &Asker, url: &str) -> Option<EngineState> {
     }
     let answer: Answer = serde_json::from_slice(&body).ok()?;
     Some(EngineState {
-        weight_version: answer.version.map(shorten),
-        version: answer.server_version.map(shorten),
+        weight_version: answer.version.map(|text| shorten(text, LONGEST_TEXT)),
+        version: answer
+            .server_version
+            .map(|text| shorten(text, LONGEST_TEXT)),
         paused: answer.paused.unwrap_or(false),
+        trouble: answer.trouble.map(|text| shorten(text, LONGEST_SENTENCE)),
     })
 }
 
-fn shorten(mut text: String) -> String {
-    text.truncate(text.floor_char_boundary(LONGEST_TEXT));
+fn shorten(mut text: String, longest: usize) -> String {
+    text.truncate(text.floor_char_boundary(longest));
     text
 }
 
@@ -239,6 +245,7 @@ mod tests {
             weight_version: Some("7".to_owned()),
             version: Some("0.5.23".to_owned()),
             paused: false,
+            trouble: None,
         };
         assert_eq!(known.states()["a"], state);
         *says.lock() = Some(json!({"version": "8", "paused": true, "server_version": "0.5.23"}));

@@ -1,7 +1,9 @@
 //! A pool's conditions.
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::external::Judged;
-use super::{Observed, Trouble, Verdict, Workload, refusal_of_pods};
+use super::{EnginePod, Observed, Trouble, Verdict, Workload, hub, refusal_of_pods};
 use crate::api::conditions::{reasons, types};
 use crate::api::pool::SGLangPoolSpec;
 use crate::plan::conditions::{Claim, Holds};
@@ -14,6 +16,7 @@ pub(super) struct Claims<'a> {
     pub(super) survey: Option<&'a Judged>,
     pub(super) observed: &'a Observed,
     pub(super) verdict: &'a Verdict,
+    pub(super) now: Timestamp,
 }
 
 impl Claims<'_> {
@@ -76,17 +79,29 @@ impl Claims<'_> {
             .observed
             .pods
             .iter()
-            .filter_map(|pod| Some((&pod.name, pod.trouble.as_ref()?)))
+            .filter_map(|pod| Some((&pod.name, self.trouble(pod)?)))
             .collect();
         troubles.sort_by_key(|(name, _)| *name);
-        if let Some((_, trouble)) = troubles.first() {
-            return Some((*trouble).clone());
+        if let Some((_, trouble)) = troubles.into_iter().next() {
+            return Some(trouble);
         }
         let message = self.engines.failure.clone()?;
         Some(Trouble {
             reason: refusal_of_pods(&message),
             message,
         })
+    }
+
+    fn trouble(&self, pod: &EnginePod) -> Option<Trouble> {
+        let of_hub = || hub::trouble(self.spec, pod.ended.as_ref()?, self.now);
+        let of_engine = || {
+            let trouble = pod.state.as_ref()?.trouble.as_ref()?;
+            Some(Trouble {
+                reason: reasons::MODEL_UNAVAILABLE,
+                message: format!("{}: {trouble}", pod.name),
+            })
+        };
+        pod.trouble.clone().or_else(of_hub).or_else(of_engine)
     }
 
     fn engines_settled(&self) -> bool {

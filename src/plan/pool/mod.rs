@@ -2,8 +2,10 @@
 
 mod claims;
 pub mod external;
+mod hub;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -13,6 +15,8 @@ use crate::api::pool::{EngineStatus, PoolDisplay, SGLangPoolSpec, SGLangPoolStat
 
 use claims::Claims;
 use external::{Judged, Survey};
+
+pub use hub::Ended;
 
 /// Engines that a status lists.
 const MOST_ENGINES: usize = 64;
@@ -64,6 +68,8 @@ pub struct EnginePod {
     pub sidecar_url: Option<String>,
     /// Why it does not start.
     pub trouble: Option<Trouble>,
+    /// What its engine said when it ended before it had started.
+    pub ended: Option<Ended>,
     /// What its sidecar says; none: it was not asked yet, and what was known before holds.
     pub state: Option<EngineState>,
 }
@@ -77,6 +83,8 @@ pub struct EngineState {
     pub version: Option<String>,
     /// Whether its generation is paused.
     pub paused: bool,
+    /// Why it may not begin to work, when a person must act.
+    pub trouble: Option<String>,
 }
 
 /// Why a Pod does not start, when a person must act.
@@ -150,6 +158,7 @@ pub fn status(
         survey: survey.as_ref(),
         observed,
         verdict,
+        now,
     };
     let built = match verdict {
         Verdict::Applied(built) => built.clone(),
@@ -196,6 +205,7 @@ fn remembered(pods: &[EnginePod], before: &[EngineStatus]) -> Vec<EnginePod> {
             weight_version: engine.weight_version.clone(),
             version: engine.version.clone(),
             paused: engine.paused,
+            trouble: None,
         });
         EnginePod {
             state: pod.state.clone().or(known),
@@ -230,9 +240,9 @@ fn listed(pods: &[EnginePod]) -> Vec<EngineStatus> {
         .collect()
 }
 
-/// The sidecars to ask, by the names of their Pods: those of ready engines that a status lists.
+/// The sidecars to ask, by the names of their Pods: those of engines that a status lists, also of such that do not take work yet.
 pub fn asked(pods: &[EnginePod]) -> BTreeMap<String, String> {
-    let engines = listable(pods).into_iter().filter(|pod| pod.ready);
+    let engines = listable(pods).into_iter();
     engines
         .filter_map(|pod| Some((pod.name.clone(), pod.sidecar_url.clone()?)))
         .collect()
@@ -242,6 +252,13 @@ pub fn asked(pods: &[EnginePod]) -> BTreeMap<String, String> {
 fn weights(pods: &[EnginePod]) -> Option<String> {
     let states = pods.iter().filter_map(|pod| pod.state.as_ref());
     one_of(states.filter_map(|state| state.weight_version.as_ref()))
+}
+
+/// When to look again although nothing changes: the words of an engine that tries again count for a while.
+pub fn look_again(pods: &[EnginePod], now: Timestamp) -> Option<Duration> {
+    let ended = pods.iter().filter_map(|pod| pod.ended.as_ref());
+    let waits = ended.filter_map(|ended| ended.counts_for(now));
+    waits.filter(|wait| !wait.is_zero()).min()
 }
 
 /// What all of them are; `Mixed` when they differ.

@@ -17,7 +17,7 @@ use crate::resources::volumes::{self, Mounted};
 use crate::resources::{Refusal, names, quantity, security};
 
 /// The engine's container.
-const ENGINE: &str = "engine";
+pub const ENGINE: &str = "engine";
 /// SIGTERM to the end: SGLang gives its memory back within 15 s, and the sidecar ends after it.
 const AFTER_DRAIN: i32 = 45;
 /// What outlives the engine's container.
@@ -192,6 +192,8 @@ fn parts(
         "name": ENGINE,
         "env": env,
         "volumeMounts": volume_mounts,
+        // Why it ends, a model that it does not get, say, is at the end of its log.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         // Long enough for the largest model; a probe of one second would fail a healthy engine, whose /health takes longer. The sidecar asks
         // that, and has an engine that begins again load its checkpoint.
         "startupProbe": probes::http(SIDECAR_PORT, "/started", Pace {

@@ -29,6 +29,7 @@ use super::{Object, Owner, Refusal, Rendering, labels, revision};
 use crate::api::pool::{Engine, External, SGLangPoolSpec};
 
 pub use deployment::keep_engines;
+pub use engine_pod::ENGINE;
 pub(super) use network_policy::{dns, from_controller, port};
 pub use router::{AGENTS_PORT, CONTROL_PORT};
 pub(super) use router::{

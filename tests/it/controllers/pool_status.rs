@@ -5,7 +5,7 @@ use rollout_operator::api::conditions::reasons;
 use rollout_operator::api::pool::{EngineStatus, SGLangPoolSpec, SGLangPoolStatus};
 use rollout_operator::plan::pool::external::{Abilities, Answer, ExternalEngine, Facts, Survey};
 use rollout_operator::plan::pool::{
-    Built, EnginePod, EngineState, Observed, Trouble, Verdict, Workload, status,
+    Built, Ended, EnginePod, EngineState, Observed, Trouble, Verdict, Workload, look_again, status,
 };
 use serde_json::{Value, json};
 
@@ -35,6 +35,7 @@ fn engine(name: &str, revision: &str) -> EnginePod {
         ready: true,
         revision: Some(revision.to_owned()),
         trouble: None,
+        ended: None,
         state: None,
     }
 }
@@ -466,16 +467,21 @@ fn a_message_about_many_engines_names_some() {
 }
 
 #[test]
-fn what_sidecars_say_is_in_the_list_and_sidecars_of_ready_engines_are_asked() {
+fn what_sidecars_say_is_in_the_list_and_all_of_the_list_are_asked() {
     let state = |version: &str, paused| EngineState {
         weight_version: Some(version.to_owned()),
         version: Some("0.5.23".to_owned()),
         paused,
+        trouble: None,
     };
     let mut pods = vec![engine("a", "new"), engine("b", "new"), engine("c", "new")];
     pods[2].ready = false;
     let asked = rollout_operator::plan::pool::asked(&pods);
-    let wanted = [("a", "http://a:30001"), ("b", "http://b:30001")];
+    let wanted = [
+        ("a", "http://a:30001"),
+        ("b", "http://b:30001"),
+        ("c", "http://c:30001"),
+    ];
     let wanted = wanted.map(|(name, url)| (name.to_owned(), url.to_owned()));
     assert_eq!(asked, wanted.into());
     pods[0].state = Some(state("7", false));
@@ -592,6 +598,7 @@ fn a_controller_that_has_just_started_writes_what_was_known() {
         weight_version: Some("7".to_owned()),
         version: Some("0.5.23".to_owned()),
         paused: true,
+        trouble: None,
     };
     let one = spec(json!({"engine": {"simulator": {}}}));
     let before = made(&one, &applied(), &own(Some(state)));
@@ -600,4 +607,61 @@ fn a_controller_that_has_just_started_writes_what_was_known() {
     let silent = again(&one, &before, &own(Some(EngineState::default())));
     assert_eq!(silent.engines[0].weight_version, None);
     assert_eq!(silent.display.unwrap().weights, None);
+}
+
+#[test]
+fn an_engine_without_its_model_or_checkpoint_stalls_its_pool_until_it_takes_work() {
+    let hub = json!({"path": "org/private", "source": {"huggingFace": {"tokenSecretRef": {"name": "hf", "key": "token"}}}});
+    let one = spec(json!({"model": hub, "engine": {"image": "i"}}));
+    let of = |ready: i32, pod: EnginePod| {
+        let observed = Observed {
+            engines: Some(workload(1, ready, 1)),
+            pods: vec![pod],
+            ..Observed::default()
+        };
+        made(&one, &applied(), &observed)
+    };
+    let refused = EnginePod {
+        ready: false,
+        ended: Some(Ended {
+            words: "401 Client Error.".to_owned(),
+            again: None,
+        }),
+        ..engine("a", "new")
+    };
+    let status = of(0, refused.clone());
+    assert!(shown(&status).contains(&"Stalled=True/ModelUnavailable".to_owned()));
+    assert_eq!(
+        said(&status, "Stalled"),
+        "https://huggingface.co does not know the token of the Secret hf, key token (401): put a valid one there"
+    );
+    let status = of(1, engine("a", "new"));
+    assert!(shown(&status).contains(&"Ready=True/AsExpected".to_owned()));
+
+    let lost = EnginePod {
+        ready: false,
+        state: Some(EngineState {
+            trouble: Some("it cannot load its checkpoint /c/12: gone".to_owned()),
+            ..EngineState::default()
+        }),
+        ..engine("a", "new")
+    };
+    let status = of(0, lost);
+    assert!(shown(&status).contains(&"Stalled=True/ModelUnavailable".to_owned()));
+    assert_eq!(
+        said(&status, "Stalled"),
+        "a: it cannot load its checkpoint /c/12: gone"
+    );
+    // One that tries again is looked at once more, though nothing changes.
+    let again = |since| EnginePod {
+        ended: Some(Ended {
+            words: String::new(),
+            again: since,
+        }),
+        ..refused.clone()
+    };
+    let next = |pod| look_again(&[pod], Timestamp::UNIX_EPOCH);
+    assert_eq!(next(again(None)), None);
+    assert!(next(again(Some(Timestamp::UNIX_EPOCH))).is_some());
+    assert_eq!(next(engine("a", "new")), None);
 }
