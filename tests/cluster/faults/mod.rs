@@ -273,9 +273,7 @@ async fn jobs_end_whole_whatever_is_killed() {
     for job in &load.begun {
         // The ledger's sums are among what is verified.
         place.verify_in(&format!("verify-{job}"), job).await;
-        let left: Vec<_> = place.of::<Pod>(job).await;
-        let drivers = left.iter().filter(|name| name.contains("-driver-"));
-        assert_eq!(drivers.count(), left.len(), "{left:?}");
+        place.only_drivers_left(job).await;
     }
     let pods = place
         .all::<Pod>()

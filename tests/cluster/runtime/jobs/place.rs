@@ -128,7 +128,18 @@ impl Place {
             matches!(phase.as_str(), "Succeeded" | "Failed")
         })
         .await;
-        let words = pods.logs(name, &LogParams::default()).await.unwrap();
+        let mut words = Ok(String::new());
+        // The node's kubelet may just have been started again.
+        until(
+            &format!("{name} can be read"),
+            &self.controller,
+            async || {
+                words = pods.logs(name, &LogParams::default()).await;
+                words.is_ok()
+            },
+        )
+        .await;
+        let words = words.unwrap();
         assert_eq!(phase, "Succeeded", "{name}: {words}");
         words
     }
@@ -287,6 +298,19 @@ impl Place {
                     && self.of::<Secret>(job).await.is_empty()
                     && self.of::<NetworkPolicy>(job).await.is_empty()
                     && self.of::<PersistentVolumeClaim>(job).await.is_empty()
+            },
+        )
+        .await;
+    }
+
+    /// Of a job's Pods its drivers' are left, and they alone.
+    pub(crate) async fn only_drivers_left(&self, job: &str) {
+        until(
+            &format!("only drivers of {job} are left"),
+            &self.controller,
+            async || {
+                let left = self.of::<Pod>(job).await;
+                left.iter().all(|name| name.contains("-driver-"))
             },
         )
         .await;
