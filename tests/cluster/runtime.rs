@@ -14,6 +14,7 @@ mod refusals;
 mod secured;
 mod settled;
 mod sglang;
+mod sources;
 mod succession;
 mod tokenizers;
 mod updates;

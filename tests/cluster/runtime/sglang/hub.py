@@ -20,7 +20,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         path = self.path.partition("?")[0]
         if self.headers.get("authorization") != f"Bearer {token}":
-            return self.answer(401, b"{}", {"x-error-code": "GatedRepo"})
+            return self.answer(401, b"{}", {})
         if path == f"/api/models/{model}" or path in (f"/api/models/{model}/revision/{at}" for at in (revision, commit)):
             names = [{"rfilename": name} for name in sorted(files)]
             return self.json({"id": model, "sha": commit, "siblings": names, "private": True, "tags": []})

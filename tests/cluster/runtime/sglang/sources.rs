@@ -2,11 +2,15 @@
 
 use std::path::Path;
 
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, Patch, PatchParams};
+use rollout_operator::api::meta;
 use serde_json::{Value, json};
 
-use super::engine::{Engine, is_ready, model, of_machine, pool};
+use super::engine::{Engine, LIMIT, is_ready, model, of_machine, pool};
+use crate::api::objects;
 use crate::runtime::jobs::place::Place;
-use crate::runtime::pools::{create, pool as pool_of};
+use crate::runtime::pools::{condition, create, pool as pool_of};
 
 /// The engine answers, and its sidecar serves the files that a tokenizer consists of.
 async fn serves(place: &Place, pool: &str) {
@@ -61,6 +65,68 @@ fn hub(namespace: &str, files: &Path) -> [Value; 4] {
             },
         }),
     ]
+}
+
+/// What a real engine does first: asks the hub, with the hub's own client. Then it answers probes.
+const ASKS: &str = r#"
+import http.server, json, sys
+from huggingface_hub import snapshot_download
+
+flags = dict(word.removeprefix("--").partition("=")[::2] for word in sys.argv[1:])
+snapshot_download(flags["model-path"], revision=flags["revision"])
+
+class Engine(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        info = json.dumps({"model_path": flags["model-path"], "weight_version": "default"}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(info)))
+        self.end_headers()
+        self.wfile.write(info)
+
+http.server.ThreadingHTTPServer(("", 30000), Engine).serve_forever()
+"#;
+
+#[tokio::test]
+async fn a_hub_that_refuses_the_token_is_told_and_the_right_one_heals() {
+    let place = Place::without_pool("model-token", &[]).await;
+    for object in hub(&place.namespace, &model()) {
+        create(&place.client, &object).await;
+    }
+    let secret = |token: &str| {
+        let metadata = json!({"name": "mine", "namespace": place.namespace});
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"token": token}})
+    };
+    create(&place.client, &secret("hf_wrong")).await;
+    let hub = json!({"endpoint": "http://hub", "tokenSecretRef": {"name": "mine", "key": "token"}});
+    let mut spec = pool(&json!({
+        "path": MODEL, "revision": REVISION, "source": {"huggingFace": hub},
+    }));
+    let engine = &mut spec["engine"]["template"]["spec"]["containers"][0];
+    engine["command"] = json!([engine["command"][0], "-c", ASKS]);
+    engine["resources"] = json!({"requests": {"cpu": "1m", "memory": "64Mi"}});
+    create(&place.client, &pool_of(&place.namespace, "pool", &spec)).await;
+    let pools = objects(&place.client, &place.namespace, meta::POOL_KIND);
+    place
+        .comes_true("the refusal is told", LIMIT, async || {
+            condition(&pools, "pool", "Stalled").await == "True/ModelUnavailable"
+        })
+        .await;
+    let status = pools.get("pool").await.unwrap().data["status"].to_string();
+    let told = "http://hub does not know the token of the Secret mine, key token (401): put a valid one there";
+    assert!(status.contains(told), "{status}");
+    // Nobody edits the pool.
+    let secrets: Api<Secret> = place.all();
+    let patch = Patch::Merge(json!({"stringData": {"token": TOKEN}}));
+    secrets
+        .patch("mine", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    is_ready(&place, "pool").await;
+    assert_eq!(
+        condition(&pools, "pool", "Stalled").await,
+        "False/AsExpected"
+    );
+    place.end().await;
 }
 
 #[tokio::test]
