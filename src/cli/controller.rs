@@ -75,6 +75,10 @@ pub(super) struct Args {
     /// resolvers of this pod. Can be given several times.
     #[arg(long = "dns-address", value_name = "ADDRESS/BITS", value_parser = super::resolvers::range)]
     dns_addresses: Vec<String>,
+
+    /// Version of what it makes: by it a test lets the next version take over.
+    #[arg(long, value_name = "VERSION", hide = true, default_value = env!("CARGO_PKG_VERSION"))]
+    called_version: String,
 }
 
 impl Args {
@@ -101,7 +105,7 @@ impl Args {
             rendering: Rendering {
                 image: self.image,
                 image_pull_secrets: self.image_pull_secrets,
-                version: env!("CARGO_PKG_VERSION").to_owned(),
+                version: self.called_version,
                 operator_namespace: self.lease_namespace,
                 cluster_domain: self.cluster_domain,
                 dns_addresses: super::resolvers::ranges(self.dns_addresses),

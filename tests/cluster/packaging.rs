@@ -8,4 +8,4 @@ mod image;
 mod install;
 mod quickstart;
 mod tools;
-mod upgrade;
+pub(crate) mod upgrade;

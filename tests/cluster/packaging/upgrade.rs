@@ -17,7 +17,7 @@ use crate::runtime::pools::{pool, samples_claim};
 /// Where pools and jobs are.
 const TEAM: &str = "team-upgraded";
 /// The operator's image under another name: what a next release would be.
-const NEXT: &str = "localhost/rollout-operator:next";
+pub(crate) const NEXT: &str = "localhost/rollout-operator:next";
 /// Longest wait for what happens by itself.
 const PATIENCE: Duration = Duration::from_mins(2);
 
@@ -210,9 +210,8 @@ async fn uninstall() {
     assert!(!kubectl_can(&deployment).await);
 }
 
-#[tokio::test]
-async fn a_release_is_upgraded_below_running_jobs() {
-    nothing_installed().await;
+/// Gives the image its other name.
+pub(crate) async fn tag_next() {
     let tag = Command::new("ctr")
         .args([
             "-a",
@@ -227,6 +226,12 @@ async fn a_release_is_upgraded_below_running_jobs() {
         .output();
     let tag = tag.await.unwrap();
     assert!(tag.status.success(), "{tag:?}");
+}
+
+#[tokio::test]
+async fn a_release_is_upgraded_below_running_jobs() {
+    nothing_installed().await;
+    tag_next().await;
     helm_install(&[]).await;
     team().await;
     apply(&job("waits", "upgraded")).await;

@@ -101,6 +101,21 @@ impl Controller {
         controller.once_ready().await
     }
 
+    /// A candidate of the next version, whose image has another name.
+    pub(crate) async fn of_version(namespace: &str, version: &str, image: &str) -> Self {
+        let arguments = [
+            "--leader-elect",
+            "--lease-namespace",
+            namespace,
+            "--pod-name",
+            version,
+            "--called-version",
+            version,
+        ];
+        let controller = Self::start_of_image(namespace, image, &arguments).await;
+        controller.once_ready().await
+    }
+
     async fn once_ready(self) -> Self {
         until("the controller is ready", &self, async || {
             self.get("/readyz").await.as_deref() == Some("ready\n")

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DynamicObject};
+use kube::ResourceExt;
+use kube::api::{Api, DynamicObject, ListParams};
 use nix::sys::signal::Signal;
+use rollout_operator::api::meta::labels;
 use serde_json::{Value, json};
 
 use super::controller::{Controller, until};
@@ -13,6 +16,7 @@ use super::jobs::place::Place;
 use super::pools::condition;
 use crate::agents::audit::{self, Write};
 use crate::agents::{agents, directory};
+use crate::packaging::upgrade::{NEXT, tag_next};
 
 /// The lease as it is by default; in tests of the election itself it is shorter, and a busy machine deposes its holder.
 const LEASE_SECONDS: u64 = 15;
@@ -145,6 +149,72 @@ async fn end_whole(place: Place) {
         .await;
     assert_eq!(begun.trim(), "48", "sessions that were begun");
     place.end().await;
+}
+
+/// UIDs of the pool's engines, and how often their containers have started again.
+async fn engines(place: &Place) -> Vec<(String, i32)> {
+    let selector = format!("{}=pool,{}=engine", labels::POOL, labels::COMPONENT);
+    let params = ListParams::default().labels(&selector);
+    let pods = place.all::<Pod>().list(&params).await.unwrap();
+    let life = |pod: &Pod| {
+        let status = pod.status.clone().unwrap_or_default();
+        let containers = [status.init_container_statuses, status.container_statuses];
+        let restarts = containers.into_iter().flatten().flatten();
+        let restarts = restarts.map(|container| container.restart_count).sum();
+        (pod.uid().unwrap(), restarts)
+    };
+    pods.items.iter().map(life).collect()
+}
+
+/// Pods of agents that a version made.
+async fn agents_of(place: &Place, version: &str) -> usize {
+    let selector = format!(
+        "{}=agent,{}={version}",
+        labels::COMPONENT,
+        labels::APP_VERSION
+    );
+    let params = ListParams::default().labels(&selector);
+    let pods = place.all::<Pod>().list(&params).await.unwrap();
+    pods.items.len()
+}
+
+#[tokio::test]
+async fn the_next_version_takes_over_jobs_and_engines_as_they_run() {
+    const VERSION: &str = "99.9.9";
+    tag_next().await;
+    let mut place = led("next-version").await;
+    in_flight(&place).await;
+    let before = engines(&place).await;
+    assert_eq!(before.len(), 1);
+    place.controller.signal(Signal::SIGTERM);
+    place.controller.end().await;
+
+    let next = Controller::of_version(&place.namespace, VERSION, NEXT).await;
+    place.controller = next;
+    goes_on(&place, &place.controller).await;
+    // It makes agents for drivers and routers of the version before.
+    until("it makes agents", &place.controller, async || {
+        agents_of(&place, VERSION).await > 0
+    })
+    .await;
+    let deployments = place.all::<Deployment>();
+    until("the pool is its own", &place.controller, async || {
+        let engine = deployments.get("pool-engine").await.unwrap();
+        engine.labels()[labels::APP_VERSION] == VERSION
+    })
+    .await;
+    for job in JOBS {
+        place
+            .comes_true(&format!("{job} is complete"), LIMIT, async || {
+                is_over(&place.jobs, job).await
+            })
+            .await;
+        let driver = place.all::<Pod>().get(&format!("{job}-driver-1")).await;
+        let driver = driver.unwrap();
+        assert_ne!(driver.labels()[labels::APP_VERSION], VERSION);
+    }
+    assert_eq!(engines(&place).await, before);
+    end_whole(place).await;
 }
 
 #[tokio::test]
