@@ -20,6 +20,8 @@ struct Remembered {
     attempt: i32,
     /// The attempt that this process began, until it asks for its driver.
     begun: Option<i32>,
+    /// The job's version from which on it is held.
+    held: Option<u64>,
     /// UID of the driver that is asked.
     driver: Option<String>,
     agents: Memory,
@@ -63,6 +65,17 @@ impl Memories {
         let jobs = self.jobs.lock();
         jobs.get(uid)
             .is_none_or(|known| known.begun != Some(attempt))
+    }
+
+    /// This process held a job: no version before that one says otherwise.
+    pub(super) fn holds(&self, uid: &str, version: Option<u64>) {
+        self.with(uid, |known| known.held = version);
+    }
+
+    /// Whether a version of a job is behind the hold of it.
+    pub(super) fn is_behind_hold(&self, uid: &str, version: Option<u64>) -> bool {
+        let jobs = self.jobs.lock();
+        jobs.get(uid).is_some_and(|known| version < known.held)
     }
 
     /// The driver that is asked.
@@ -149,5 +162,14 @@ mod tests {
         memories.begins("a", 2);
         memories.forget("a");
         assert!(memories.may_have_driver("a", 2));
+    }
+    #[test]
+    fn a_cache_that_is_behind_holds_no_job_twice() {
+        let memories = Memories::default();
+        assert!(!memories.is_behind_hold("a", Some(4)));
+        memories.holds("a", Some(7));
+        assert!(memories.is_behind_hold("a", Some(4)));
+        assert!(!memories.is_behind_hold("a", Some(7)));
+        assert!(!memories.is_behind_hold("b", Some(4)));
     }
 }

@@ -13,7 +13,7 @@ use super::drivers::{Driver, Heard};
 use super::make::{self, Agents};
 use super::memory::Memories;
 use super::mounts::{self, Mounts};
-use super::status::StatusWriter;
+use super::status::{StatusWriter, Target};
 use super::subject::{Subject, is_held};
 use super::{acts, lookup, observe, refusal, unread};
 use crate::api::job::RolloutJob;
@@ -265,12 +265,22 @@ impl JobReconciler {
                 .as_ref()
                 .map_or(now, |time| time.0),
             deletion: metadata.deletion_timestamp.as_ref().map(|time| time.0),
-            is_held: is_held(metadata),
+            is_held: self.is_held(subject),
             refusal,
             hindrance: hindrance.as_ref(),
             observed,
             now,
         })
+    }
+
+    fn is_held(&self, subject: &Subject<'_>) -> bool {
+        let Target {
+            uid,
+            resource_version,
+            ..
+        } = &subject.target;
+        let memories = &self.memories;
+        is_held(&subject.job.metadata) || memories.is_behind_hold(uid, *resource_version)
     }
 
     /// Holds the job, then writes its status: both before anything is made.
@@ -283,8 +293,9 @@ impl JobReconciler {
         } = subject;
         let calls = &self.context.calls;
         let mut target = target.clone();
-        if plan.hold && !is_held(&job.metadata) {
+        if plan.hold && !self.is_held(subject) {
             let version = acts::hold(calls, &target, &job.metadata).await?;
+            self.memories.holds(&target.uid, version);
             self.statuses.note(&target.uid, version);
             target.resource_version = version;
         }
