@@ -8,7 +8,6 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use crate::count;
 use crate::plane::{logs, until};
 use crate::process::{self, Cpu, Process};
 
@@ -40,10 +39,12 @@ impl Controller {
             "--listen=127.0.0.1:0",
             "--leader-elect",
             "--lease-namespace=default",
-            &format!("--concurrency={}", count("BENCH_CONCURRENCY", 8)),
             "--key-file",
             key.to_str().unwrap(),
         ]);
+        if let Ok(workers) = std::env::var("BENCH_CONCURRENCY") {
+            command.args(["--concurrency", &workers]);
+        }
         command.env_remove("ROLLOUT_LOG").stderr(log);
         let process = Process::announcing(command);
         let url = process.url("url");

@@ -63,8 +63,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
 
-    /// Objects of one kind that are looked at at once.
-    #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    /// Objects of one kind that are looked at at once: more than the API server has time for only make each look take longer.
+    #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
     concurrency: u16,
 
     /// Domain of the cluster's DNS.
