@@ -202,12 +202,17 @@ impl Silence {
             return ServiceError::NotReady { name, said };
         }
         let status = match timeout(END_DEADLINE, child.wait()).await {
-            Ok(Ok(status)) => status.to_string(),
-            _ => "a closed standard output".to_owned(),
+            // A driver that finds what no start could mend has decided its job, and that is no failure of its own.
+            Ok(Ok(status)) if status.success() => None,
+            Ok(Ok(status)) => Some(status.to_string()),
+            _ => Some("a closed standard output".to_owned()),
         };
-        let said = log.ended(&format!(
-            "ended with {status} before it said where it listens"
-        ));
+        let with = status
+            .as_ref()
+            .map(|status| format!(" with {status}"))
+            .unwrap_or_default();
+        let said = log.ended(&format!("ended{with} before it said where it listens"));
+        let status = status.unwrap_or_else(|| "success".to_owned());
         match log.reason() {
             Some(_) => ServiceError::Refuses { name, said },
             None => ServiceError::Dies { name, status, said },

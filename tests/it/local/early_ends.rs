@@ -44,7 +44,7 @@ async fn an_empty_data_set() {
         let (objects, _rows) = text.split_once("  train.jsonl: |\n").unwrap();
         format!("{objects}  train.jsonl: \"\\n\\n\"\n")
     });
-    insta::assert_snapshot!(failure(home.path(), &manifest, &[]).await, @"error: driver: the data set HOME/out/.rollout/dataset.jsonl is empty: it has no rows (it ended with exit status: 1 before it said where it listens; its log: HOME/out/.rollout/logs/driver.log); HOME/out/.rollout/dataset.jsonl is the key train.jsonl of ConfigMap files");
+    insta::assert_snapshot!(failure(home.path(), &manifest, &[]).await, @"error: driver: the data set HOME/out/.rollout/dataset.jsonl is empty: it has no rows (it ended before it said where it listens; its log: HOME/out/.rollout/logs/driver.log); HOME/out/.rollout/dataset.jsonl is the key train.jsonl of ConfigMap files");
 }
 
 /// The agent's manifest with its rows in a file.
@@ -64,7 +64,7 @@ async fn a_slice_beyond_the_end_of_the_data_set() {
             "    labelKey: label\n    slice: \"[64:]\"\n",
         )
     });
-    insta::assert_snapshot!(failure(home.path(), &manifest, &[]).await, @"error: driver: the slice [64:] is outside the data set HOME/out/.rollout/dataset.jsonl of 10 rows (it ended with exit status: 1 before it said where it listens; its log: HOME/out/.rollout/logs/driver.log); HOME/out/.rollout/dataset.jsonl is the key train.jsonl of ConfigMap files");
+    insta::assert_snapshot!(failure(home.path(), &manifest, &[]).await, @"error: driver: the slice [64:] is outside the data set HOME/out/.rollout/dataset.jsonl of 10 rows (it ended before it said where it listens; its log: HOME/out/.rollout/logs/driver.log); HOME/out/.rollout/dataset.jsonl is the key train.jsonl of ConfigMap files");
 }
 
 #[tokio::test]
@@ -122,10 +122,10 @@ async fn a_ledger_that_cannot_be_used() {
     let mut newer = sound.clone();
     newer[60..64].copy_from_slice(&99_u32.to_be_bytes());
     fs::write(&ledger, newer).unwrap();
-    insta::assert_snapshot!(job.failure().await, @"error: driver: the ledger HOME/out/.rollout/ledger/ledger.sqlite has version 99, this driver reads version 1 (it ended with exit status: 1 before it said where it listens; its log: HOME/out/.rollout/logs/driver.log)");
+    insta::assert_snapshot!(job.failure().await, @"error: driver: the ledger HOME/out/.rollout/ledger/ledger.sqlite has version 99, this driver reads version 1: use the version of the operator that wrote it, or move the file away to begin anew (it ended before it said where it listens; its log: HOME/out/.rollout/logs/driver.log)");
 
     fs::write(&ledger, "no database at all, but some text").unwrap();
-    insta::assert_snapshot!(job.failure().await, @"error: driver: the ledger HOME/out/.rollout/ledger is damaged: file is not a database; move it away to begin anew (it ended with exit status: 1 before it said where it listens; its log: HOME/out/.rollout/logs/driver.log)");
+    insta::assert_snapshot!(job.failure().await, @"error: driver: the ledger HOME/out/.rollout/ledger is damaged: file is not a database; move it away to begin anew (it ended before it said where it listens; its log: HOME/out/.rollout/logs/driver.log)");
 
     fs::write(&ledger, &sound).unwrap();
     assert_eq!(Run::start(MATH, &job.path("")).end().await.code, Some(0));
@@ -164,10 +164,10 @@ async fn an_output_directory_of_another_job() {
     let owner: serde_json::Value = serde_json::from_str(&text).unwrap();
     let uid = owner["job"]["uid"].as_str().unwrap();
     fs::write(&stamp, text.replace(uid, "uid-of-another")).unwrap();
-    insta::assert_snapshot!(job.failure().await.replace(uid, "UID"), @"error: driver: output: HOME/out is the output of job default/math (uid uid-of-another), not of default/math (uid UID); choose another output directory (it ended with exit status: 1 before it said where it listens; its log: HOME/out/.rollout/logs/driver.log)");
+    insta::assert_snapshot!(job.failure().await.replace(uid, "UID"), @"error: driver: output: HOME/out is the output of job default/math (uid uid-of-another), not of default/math (uid UID); choose another output directory (it ended before it said where it listens; its log: HOME/out/.rollout/logs/driver.log)");
 
     fs::remove_file(&stamp).unwrap();
-    insta::assert_snapshot!(job.failure().await, @"error: driver: output: HOME/out holds manifest.json, but no record of the job that wrote it; choose another output directory (it ended with exit status: 1 before it said where it listens; its log: HOME/out/.rollout/logs/driver.log)");
+    insta::assert_snapshot!(job.failure().await, @"error: driver: output: HOME/out holds manifest.json, but no record of the job that wrote it; choose another output directory (it ended before it said where it listens; its log: HOME/out/.rollout/logs/driver.log)");
 }
 
 #[tokio::test]
@@ -175,7 +175,7 @@ async fn a_file_of_the_output_that_is_lost() {
     let job = Finished::job().await;
     fs::remove_file(job.path("samples-0.jsonl")).unwrap();
     fs::remove_dir_all(job.path(".rollout/ledger")).unwrap();
-    insta::assert_snapshot!(job.failure().await, @"error: driver: output: HOME/out/samples-0.jsonl is not the file that manifest.json describes: it is missing; the ledger does not have its samples any more, so put the file back, or start over in an empty output directory (it ended with exit status: 1 before it said where it listens; its log: HOME/out/.rollout/logs/driver.log)");
+    insta::assert_snapshot!(job.failure().await, @"error: driver: output: HOME/out/samples-0.jsonl is not the file that manifest.json describes: it is missing; the ledger does not have its samples any more, so put the file back, or start over in an empty output directory (it ended before it said where it listens; its log: HOME/out/.rollout/logs/driver.log)");
 }
 
 #[tokio::test]
@@ -190,14 +190,27 @@ async fn a_driver_that_is_killed_as_it_starts_is_started_again() {
     run::verify(&output).await;
 }
 
+/// The agent's manifest with a reward of its own.
+fn with_reward(home: &Path, code: &str) -> String {
+    changed(home, |text| {
+        let plugin = "  reward: {type: Plugin, plugin: {path: rewards.score}}\n  plugins: {image: \"i:1\", code: {configMap: {name: files}}}\n  backoffLimit: 1\n";
+        let text = text.replace("  reward:\n    type: Math\n", plugin);
+        format!("{text}  rewards.py: {code}\n")
+    })
+}
+
+#[tokio::test]
+async fn a_function_that_is_not_there_ends_the_job_at_once() {
+    let home = tempdir();
+    let manifest = with_reward(home.path(), "import os");
+    let said = failure(home.path(), &manifest, &[]).await;
+    assert!(said.starts_with("error: ValidationFailed: "), "{said}");
+    assert!(said.contains("has no function 'score'"), "{said}");
+}
+
 #[tokio::test]
 async fn a_driver_that_fails_again_and_again_is_told_with_its_reason() {
     let home = tempdir();
-    let manifest = changed(home.path(), |text| {
-        text.replace(
-            "  reward:\n    type: Math\n",
-            "  reward: {type: Plugin, plugin: {path: rewards.absent}}\n  plugins: {image: \"i:1\", code: {configMap: {name: files}}}\n  backoffLimit: 1\n",
-        ) + "  rewards.py: |\n    def score(args, sample):\n        return 1\n"
-    });
-    insta::assert_snapshot!(failure(home.path(), &manifest, &[]).await, @"error: BackoffLimitExceeded: driver: configuration: spec.reward: rewards.absent: ImportError: module 'rewards' (HOME/out/.rollout/code/plugins/rewards.py) has no function 'absent' (it ended 2 times, at last with exit status: 1; its log: HOME/out/.rollout/logs/driver.log)");
+    let manifest = with_reward(home.path(), "import os; os._exit(3)");
+    insta::assert_snapshot!(failure(home.path(), &manifest, &[]).await, @"error: BackoffLimitExceeded: driver: spec.reward: rewards.score: the plug-in host ended during the call, 2 times (it ended 2 times, at last with exit status: 1; its log: HOME/out/.rollout/logs/driver.log)");
 }
