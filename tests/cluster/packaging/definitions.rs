@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::tools::{file, kubectl, kubectl_can, kubectl_with, nothing_installed, object};
 use crate::runtime::controller::{Controller, until};
-use crate::runtime::jobs::place::engines;
+use crate::runtime::jobs::place::{endless, engines};
 use crate::runtime::pools::{pool, samples_claim};
 
 const SCRATCH: &str = "scratch";
@@ -93,6 +93,13 @@ async fn condition(kind: &str, name: &str, about: &str) -> String {
 async fn events(name: &str) -> String {
     let selector = format!("--field-selector=involvedObject.name={name}");
     kubectl(&["-n", SCRATCH, "get", "events", &selector]).await
+}
+
+/// Names of what was made for a job.
+async fn made_for(name: &str) -> String {
+    let kinds = "pods,services,configmaps,secrets,networkpolicies";
+    let selector = format!("rollout-operator.dev/job={name}");
+    kubectl(&["-n", SCRATCH, "get", kinds, "-l", &selector, "-o", "name"]).await
 }
 
 /// A namespace of its own. What an earlier test left there, whose controller is gone, is let go.
@@ -219,6 +226,36 @@ async fn objects_that_cannot_be_read_hold_up_no_others() {
             .starts_with("True/TargetReached")
     })
     .await;
+    let mut endless_job = good("torn");
+    for (field, value) in endless().as_object().unwrap() {
+        endless_job[field] = value.clone();
+    }
+    apply(&job("torn", endless_job)).await;
+    until("it samples", &controller, async || {
+        let sampling = condition("rolloutjob", "torn", "Sampling").await;
+        sampling.starts_with("True/")
+    })
+    .await;
+    // A later version let a word in that this one does not know.
+    define_loosely().await;
+    let torn = r#"{"spec": {"cleanup": "Archive"}}"#;
+    kubectl(&[
+        "-n",
+        SCRATCH,
+        "patch",
+        "rolloutjob",
+        "torn",
+        "--type=merge",
+        "-p",
+        torn,
+    ])
+    .await;
+    define().await;
+    until("people are told", &controller, async || {
+        events("torn").await.contains("it cannot be read")
+    })
+    .await;
+    assert_ne!(made_for("torn").await, "", "what runs of it goes on");
     // What cannot be read can be deleted.
     let all = [
         "-n",
@@ -236,6 +273,10 @@ async fn objects_that_cannot_be_read_hold_up_no_others() {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }
+    until("nothing is left of what ran", &controller, async || {
+        made_for("torn").await.is_empty()
+    })
+    .await;
     assert!(kubectl_can(&["get", "namespace", SCRATCH]).await);
     done(controller).await;
 }

@@ -69,6 +69,32 @@ async fn another_rerun_id_runs_a_finished_job_again_into_a_folder_of_its_own() {
 }
 
 #[tokio::test]
+async fn an_output_of_another_job_fails_the_second_at_its_first_start() {
+    let place = Place::new("taken-output").await;
+    place.job("job", &json!({})).await;
+    place.becomes("job", "Complete", "True/TargetReached").await;
+    let samples = json!({"persistentVolumeClaim": {"claimName": "samples", "path": "job"}});
+    place.job("second", &json!({"output": samples})).await;
+    place
+        .becomes("second", "Failed", "True/OutputUnusable")
+        .await;
+    let said = place.said("second", "Failed").await;
+    let taken = format!("is the output of job {}/job (uid", place.namespace);
+    assert!(said.contains(&taken), "{said}");
+    assert!(said.contains("choose another output directory"), "{said}");
+    let status = place.status("second").await;
+    assert_eq!(
+        (&status["attempt"], &status["phase"]),
+        (&json!(1), &json!("Failed"))
+    );
+    let driver = place.all::<Pod>().get("second-driver-1").await.unwrap();
+    let containers = driver.status.unwrap().container_statuses.unwrap();
+    assert_eq!(containers[0].restart_count, 0, "{containers:?}");
+    place.verify().await;
+    place.end().await;
+}
+
+#[tokio::test]
 async fn a_namespace_ends_with_the_jobs_that_run_in_it() {
     let place = Place::new("ends").await;
     let mut agents = endless();
