@@ -56,7 +56,7 @@ impl Jobs {
             starting.children(kinds(), &ours(), labels::JOB, &mut children);
             pods.push((part.clone(), starting.pods(ours(), labels::JOB)));
             parts.push(Part {
-                part,
+                namespace: part,
                 store,
                 queue,
                 waiting,

@@ -36,7 +36,7 @@ pub(super) type Stores<K> = Vec<(Option<String>, Store<K>)>;
 /// The objects of a namespace, or of the cluster, that are reconciled.
 pub(super) struct Part<K: Resource<DynamicType = ()> + 'static> {
     /// The namespace; none: the cluster.
-    pub(super) part: Option<String>,
+    pub(super) namespace: Option<String>,
     pub(super) store: Store<K>,
     pub(super) queue: Queue,
     pub(super) waiting: Waiting,
@@ -46,7 +46,7 @@ pub(super) struct Part<K: Resource<DynamicType = ()> + 'static> {
 pub(super) fn queues<K: Resource<DynamicType = ()>>(parts: &[Part<K>]) -> Queues {
     let parts = parts.iter();
     parts
-        .map(|part| (part.part.clone(), part.queue.clone()))
+        .map(|part| (part.namespace.clone(), part.queue.clone()))
         .collect()
 }
 
@@ -92,7 +92,7 @@ where
         F: Fn(Arc<K>, Subject) -> BoxFuture<'static, Action> + Send + Sync + 'static,
     {
         let Self {
-            part: _,
+            namespace: _,
             store,
             queue,
             waiting,

@@ -59,7 +59,7 @@ impl Pools {
             let selector = format!("{selector},!{}", labels::JOB);
             pods.push((part.clone(), starting.pods(selector, labels::POOL)));
             parts.push(Part {
-                part,
+                namespace: part,
                 store,
                 queue,
                 waiting,

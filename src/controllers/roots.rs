@@ -28,7 +28,7 @@ pub(super) struct Roots {
 }
 
 struct Part {
-    part: Option<String>,
+    namespace: Option<String>,
     pools: Watch<Pool>,
     jobs: Watch<Job>,
 }
@@ -41,7 +41,7 @@ impl Roots {
             Part {
                 pools: Watch::new(typed(client, place), meta::POOL_KIND, place, None, ()),
                 jobs: Watch::new(typed(client, place), meta::JOB_KIND, place, None, ()),
-                part,
+                namespace: part,
             }
         });
         Self {
@@ -53,7 +53,7 @@ impl Roots {
     pub(super) fn pools(&self) -> Stores<Pool> {
         let parts = self.parts.iter();
         parts
-            .map(|part| (part.part.clone(), part.pools.store()))
+            .map(|part| (part.namespace.clone(), part.pools.store()))
             .collect()
     }
 
@@ -61,7 +61,7 @@ impl Roots {
     pub(super) fn jobs(&self) -> Stores<Job> {
         let parts = self.parts.iter();
         parts
-            .map(|part| (part.part.clone(), part.jobs.store()))
+            .map(|part| (part.namespace.clone(), part.jobs.store()))
             .collect()
     }
 
