@@ -83,6 +83,13 @@ pub enum Record {
         /// The next fresh group.
         next_group: GroupIndex,
     },
+    /// A step is finished, and its takes were in the ledger of an earlier attempt, which is gone: only their counts are known.
+    Restored {
+        /// The step.
+        step: Step,
+        /// How its takes ended.
+        tally: Tally,
+    },
     /// A rung of the teardown ladder ended.
     Rung {
         /// The step.
@@ -190,6 +197,7 @@ impl Book {
                 }
             }
             Record::Cursor { next_group } => self.next_group = *next_group,
+            Record::Restored { step, tally } => self.tallies.entry(*step).or_default().add(tally),
             Record::Rung { report, .. } => self.rungs.push(report.clone()),
             Record::StepClosed { step } => {
                 self.step = step.next();

@@ -1,12 +1,14 @@
 //! Reading: the book, kept groups, stored samples.
 
-use rollout_engine::{Book, GroupIndex, OpenTake, QueueName, Queued, Step, TakeEnd, TakeId};
+use rollout_engine::{Book, GroupIndex, OpenTake, QueueName, Queued, Step, TakeEnd, TakeId, Tally};
 use rusqlite::{Connection, Row, params};
 use serde::de::DeserializeOwned;
 
 use super::database_error;
 use super::open::meta;
 use crate::error::LedgerError;
+
+const RESTORED: &str = "restored/";
 
 /// A kept group whose step is not in the output yet, or is the last one there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +59,9 @@ pub(super) fn book(connection: &Connection) -> Result<Book, LedgerError> {
         ..Book::default()
     };
     load_takes(connection, &mut book).map_err(failed("read the takes"))?;
+    for (step, tally) in restored(connection)? {
+        book.tallies.entry(step).or_default().add(&tally);
+    }
     load_queues(connection, &mut book).map_err(failed("read the queues"))?;
     load_rungs(connection, &mut book).map_err(failed("read the rungs"))?;
     book.result = meta(connection, "result")
@@ -108,6 +113,28 @@ fn load_takes(connection: &Connection, book: &mut Book) -> rusqlite::Result<()> 
         book.open.insert(TakeId(unsigned(row, 0)?), take);
     }
     Ok(())
+}
+
+/// Under which key the meta table has the counts of a step that an earlier ledger saw.
+pub(super) fn restored_key(step: Step) -> String {
+    format!("{RESTORED}{}", step.0)
+}
+
+fn restored(connection: &Connection) -> Result<Vec<(Step, Tally)>, LedgerError> {
+    let read = || -> rusqlite::Result<Vec<(String, String)>> {
+        connection
+            .prepare("SELECT key, value FROM meta WHERE key LIKE ?1")?
+            .query_map([format!("{RESTORED}%")], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?
+            .collect()
+    };
+    let pairs = read().map_err(failed("read the finished steps"))?;
+    let tallies = pairs.into_iter().filter_map(|(key, text)| {
+        let step = key.strip_prefix(RESTORED)?.parse().ok()?;
+        Some(from_json(&text).map(|tally| (Step(step), tally)))
+    });
+    tallies.collect()
 }
 
 fn load_queues(connection: &Connection, book: &mut Book) -> rusqlite::Result<()> {

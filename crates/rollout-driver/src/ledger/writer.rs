@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use rollout_engine::{Record, Source};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
-use super::load::{number, queue_name};
+use super::load::{number, queue_name, restored_key};
 use super::open::meta;
 use super::{Op, Told, database_error};
 use crate::error::LedgerError;
@@ -293,6 +293,14 @@ fn apply_record(tx: &Transaction<'_>, record: &Record) -> rusqlite::Result<()> {
             Ok(())
         }
         Record::Cursor { next_group } => set(tx, "next_group", &next_group.to_string()),
+        Record::Restored { step, tally } => {
+            let key = restored_key(*step);
+            let mut sum = tally.clone();
+            if let Some(text) = meta(tx, &key)? {
+                sum.add(&serde_json::from_str(&text).map_err(unwritable)?);
+            }
+            set(tx, &key, &json(&sum)?)
+        }
         Record::Rung { step, report } => {
             let text = json(report)?;
             tx.prepare_cached("INSERT INTO rungs(step, report) VALUES (?1, ?2)")?
@@ -305,6 +313,9 @@ fn apply_record(tx: &Transaction<'_>, record: &Record) -> rusqlite::Result<()> {
 }
 
 fn json(value: &impl serde::Serialize) -> rusqlite::Result<String> {
-    serde_json::to_string(value)
-        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
+    serde_json::to_string(value).map_err(unwritable)
+}
+
+fn unwritable(error: serde_json::Error) -> rusqlite::Error {
+    rusqlite::Error::ToSqlConversionFailure(Box::new(error))
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rollout_engine::{
-    Book, BookError, GroupIndex, QueueName, Queued, Record, Requeue, Source, Step, TakeEnd,
+    Book, BookError, GroupIndex, QueueName, Queued, Record, Requeue, Source, Step, TakeEnd, Tally,
 };
 
 use crate::config::DriverConfig;
@@ -34,6 +34,7 @@ pub(super) async fn rebuild(
 fn read(output: &Writer, ledger: &Ledger, target: u32, steps: u32) -> Result<Book, DriverError> {
     let mut step = 0;
     let mut cursor = 0;
+    let mut finished = Vec::new();
     while step < steps
         && let Some(entry) = output.finished(step)
     {
@@ -42,6 +43,9 @@ fn read(output: &Writer, ledger: &Ledger, target: u32, steps: u32) -> Result<Boo
             .get(CURSOR)
             .and_then(serde_json::Value::as_u64);
         cursor = next.unwrap_or(cursor);
+        // Counts that contradict each other would spoil the new ledger; who verifies the output is told of them.
+        let counts = Some(entry.ledger).filter(|tally| tally.taken == tally.ended());
+        finished.push(counts.unwrap_or_default());
         step += 1;
     }
     let recovered = output.recover(step).map_err(DriverError::Output)?;
@@ -53,7 +57,7 @@ fn read(output: &Writer, ledger: &Ledger, target: u32, steps: u32) -> Result<Boo
     }
     let kept: Vec<KeptPart> = recovered.groups.into_iter().take(target as usize).collect();
     let groups: Vec<u64> = kept.iter().map(|part| part.group).collect();
-    let (mut book, mut records) = plan(step, cursor, &groups).map_err(LedgerError::Sum)?;
+    let (mut book, mut records) = plan(finished, cursor, &groups).map_err(LedgerError::Sum)?;
     if let Some(ResultEntry { result, .. }) = output.result() {
         let finished = Record::Finished { result };
         book.apply(&finished).map_err(LedgerError::Sum)?;
@@ -87,7 +91,7 @@ fn read(output: &Writer, ledger: &Ledger, target: u32, steps: u32) -> Result<Boo
 }
 
 /// The records that bring a new book to where the output is.
-fn plan(step: u32, cursor: u64, kept: &[u64]) -> Result<(Book, Vec<Record>), BookError> {
+fn plan(finished: Vec<Tally>, cursor: u64, kept: &[u64]) -> Result<(Book, Vec<Record>), BookError> {
     let mut book = Book::default();
     let mut records = Vec::new();
     let mut add = |book: &mut Book, record: Record| {
@@ -95,8 +99,11 @@ fn plan(step: u32, cursor: u64, kept: &[u64]) -> Result<(Book, Vec<Record>), Boo
         records.push(record);
         Ok::<(), BookError>(())
     };
-    for closed in 0..step {
-        add(&mut book, Record::StepClosed { step: Step(closed) })?;
+    let mut step = Step(0);
+    for tally in finished {
+        add(&mut book, Record::Restored { step, tally })?;
+        add(&mut book, Record::StepClosed { step })?;
+        step = step.next();
     }
     let next = kept
         .iter()
@@ -117,7 +124,7 @@ fn plan(step: u32, cursor: u64, kept: &[u64]) -> Result<(Book, Vec<Record>), Boo
             Record::Taken {
                 take,
                 group: index,
-                step: Step(step),
+                step,
                 source: Source::Dataset,
             },
         )?;
@@ -156,22 +163,32 @@ fn plan(step: u32, cursor: u64, kept: &[u64]) -> Result<(Book, Vec<Record>), Boo
 mod tests {
     use super::*;
 
+    fn tally(kept: u64) -> Tally {
+        Tally {
+            taken: kept,
+            kept,
+            ..Tally::default()
+        }
+    }
+
     #[test]
     fn kept_groups_stay_kept_and_the_others_are_taken_again() {
-        let (book, _) = plan(1, 10, &[4, 11, 13]).unwrap();
+        let (book, _) = plan(vec![tally(8)], 10, &[4, 11, 13]).unwrap();
         assert_eq!(book.step, Step(1));
         assert_eq!(book.kept(), 3);
         assert_eq!(book.next_group, GroupIndex(14));
         let again: Vec<u64> = book.front.iter().map(|queued| queued.group.0).collect();
         assert_eq!(again, [10, 12]);
         assert_eq!(book.total().lost["ledger_gone"], 2);
+        assert_eq!(book.total().kept, 11);
         book.check().unwrap();
     }
 
     #[test]
-    fn an_output_with_only_finished_steps_gives_the_cursor() {
-        let (book, _) = plan(2, 64, &[]).unwrap();
+    fn an_output_with_only_finished_steps_gives_the_cursor_and_the_counts() {
+        let (book, _) = plan(vec![tally(8), tally(7)], 64, &[]).unwrap();
         assert_eq!((book.step, book.next_group), (Step(2), GroupIndex(64)));
-        assert!(book.tallies.is_empty());
+        assert_eq!(book.total(), tally(15));
+        book.check().unwrap();
     }
 }

@@ -9,7 +9,7 @@ use rollout_driver::error::LedgerError;
 use rollout_driver::ledger::{Ledger, Op, Recovered, StoredSlot, Told};
 use rollout_engine::{
     Book, GroupIndex, QueueName, Queued, Record, Requeue, Rung, RungOutcome, RungReport, Source,
-    Step, TakeEnd, TakeId,
+    Step, TakeEnd, TakeId, Tally,
 };
 use tempfile::TempDir;
 
@@ -82,6 +82,15 @@ fn records(choices: &[u8]) -> Vec<Record> {
                     }),
                 }
             }
+            (6, _) if choice / 8 % 4 == 0 => Record::Restored {
+                step: Step(u32::from(choice / 32)),
+                tally: Tally {
+                    taken: 2,
+                    kept: 1,
+                    filtered: [("zero_std_0.0".to_owned(), 1)].into(),
+                    ..Tally::default()
+                },
+            },
             (6, _) => Record::Rung {
                 step: book.step,
                 report: RungReport::new(Rung::Drain, RungOutcome::TimedOut),

@@ -1,5 +1,6 @@
 //! `kill -9` and signals: what a later start finds.
 
+use rollout_driver::output::verify;
 use rollout_driver::run::Driver;
 use rollout_engine::Reason;
 use serde_json::json;
@@ -112,6 +113,38 @@ async fn an_attempt_without_the_ledger_rebuilds_from_the_output() {
     assert_eq!(job.samples(0).len(), 8);
     let ledger = &job.manifest().steps[0].ledger;
     assert_eq!((ledger.taken, ledger.kept), (ledger.ended(), 4));
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn finished_steps_count_also_without_the_ledger_that_saw_them() {
+    let settings = json!({"timeScale": 20, "maxRunningRequests": 2});
+    let pool = Pool::start(vec![engine_with(&SUMS, &settings)]).await;
+    let mut job = Job::new(
+        &pool.control_url,
+        &json!({"rollout": {"steps": 2, "batchSize": 2}}),
+    );
+    let first = job.output().join("samples-0.jsonl");
+    killed(&job, |_| first.exists()).await;
+    std::fs::remove_dir_all(job.ledger()).unwrap();
+    job.config["job"]["attempt"] = json!(2);
+    let result = job.run().await.unwrap();
+    assert!(result.success, "{}", job.last_word());
+    let report = verify(&job.output(), 8).unwrap();
+    assert!(report.is_sound(), "{:?}", report.problems);
+    let groups = job.last_word()["progress"]["groups"].clone();
+    assert_eq!((&groups["kept"], &groups["target"]), (&json!(4), &json!(4)));
+
+    // All of it was done, and nobody heard of it.
+    let manifest = job.manifest();
+    std::fs::remove_dir_all(job.ledger()).unwrap();
+    job.config["job"]["attempt"] = json!(3);
+    assert_eq!(job.run().await.unwrap(), result);
+    assert_eq!(job.last_word()["progress"]["groups"], groups);
+    assert_eq!(job.manifest().result, manifest.result);
+    // The ledger that was made of it says the same.
+    assert_eq!(job.run().await.unwrap(), result);
+    assert_eq!(job.last_word()["progress"]["groups"], groups);
     pool.stop().await;
 }
 
