@@ -13,9 +13,10 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use sglang_client::{Backoff, Client, ClientOptions};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::engine::Engine;
-use super::weights::{Checkpoint, Memory, Start, Told, Weights};
+use super::weights::{Checkpoint, Memory, Peers, Start, Told, Weights};
 
 /// Between two looks at an engine that works.
 const LOOK: Duration = Duration::from_secs(2);
@@ -35,6 +36,9 @@ pub(super) struct Keeping {
     pub(super) peers: Option<String>,
     /// How long an engine may load.
     pub(super) limit: Duration,
+    /// How long an engine that begins waits for peers that do not answer: those that are gone leave the name service, and the network of a Pod
+    /// that is new may not be whole yet.
+    pub(super) patience: Duration,
 }
 
 /// What keeps an engine's checkpoint.
@@ -43,6 +47,8 @@ pub(super) struct Keeper {
     keeping: Keeping,
     memory: Mutex<Option<Memory>>,
     loading: Mutex<Loading>,
+    /// Since when peers are waited for.
+    waits: Mutex<Option<Instant>>,
     loads: Mutex<JoinSet<()>>,
 }
 
@@ -72,6 +78,7 @@ impl Keeper {
             keeping,
             memory: Mutex::new(memory),
             loading: Mutex::default(),
+            waits: Mutex::default(),
             loads: Mutex::default(),
         }
     }
@@ -124,7 +131,12 @@ impl Keeper {
             None => Start::Open,
         };
         match start {
+            Start::Wait => Err(
+                "the other engines of the pool have not said yet which checkpoint they have"
+                    .to_owned(),
+            ),
             Start::Open => {
+                *self.waits.lock() = None;
                 self.loading.lock().failed = None;
                 Ok(())
             }
@@ -199,27 +211,50 @@ impl Keeper {
         }
     }
 
-    /// What the sidecars of the pool's ready engines say; nothing of those that do not answer.
-    async fn peers(&self) -> Vec<Told> {
+    /// What the sidecars of the pool's ready engines say. Those that do not answer are waited for, but not for ever.
+    async fn peers(&self) -> Peers {
         let Some(name) = &self.keeping.peers else {
-            return Vec::new();
+            return Peers::default();
         };
+        let mut told = Vec::new();
         let asked = async {
-            // No ready engine has no address: that is what a lookup of the first one finds.
-            let addresses = tokio::net::lookup_host(name.as_str()).await;
-            let addresses = addresses.into_iter().flatten();
-            let answers = stream::iter(addresses)
+            let addresses = match tokio::net::lookup_host(name.as_str()).await {
+                Ok(addresses) => addresses,
+                // The first engine of a pool has no peers: their name has no address.
+                Err(error) => return !error.to_string().contains("emporary failure"),
+            };
+            let mut answers = stream::iter(addresses)
                 .map(|address| ask(format!("http://{address}")))
                 .buffer_unordered(AT_ONCE);
-            let told = answers.filter_map(async |told| told);
-            told.collect().await
+            let mut all = true;
+            while let Some(answer) = answers.next().await {
+                match answer {
+                    Some(peer) => told.extend(peer.checkpoint),
+                    None => all = false,
+                }
+            }
+            all
         };
-        let told = tokio::time::timeout(PEERS, asked).await;
-        told.unwrap_or_default()
+        let all = tokio::time::timeout(PEERS, asked).await.unwrap_or(false);
+        Peers {
+            told,
+            awaited: !all && self.is_patient(),
+        }
+    }
+
+    fn is_patient(&self) -> bool {
+        let since = *self.waits.lock().get_or_insert_with(Instant::now);
+        let is_patient = since.elapsed() < self.keeping.patience;
+        if !is_patient {
+            tracing::warn!(
+                "not every other engine of the pool has said which checkpoint it has; this one begins without"
+            );
+        }
+        is_patient
     }
 }
 
-async fn ask(url: String) -> Option<Told> {
+async fn ask(url: String) -> Option<Peer> {
     let options = ClientOptions {
         connect: PEERS / 3,
         control: PEERS / 2,
@@ -227,8 +262,7 @@ async fn ask(url: String) -> Option<Told> {
         ..ClientOptions::default()
     };
     let client = Client::new(&url, options).ok()?;
-    let peer: Peer = client.call(http::Method::GET, "/state", None).await.ok()?;
-    peer.checkpoint
+    client.call(http::Method::GET, "/state", None).await.ok()
 }
 
 fn loads(path: &str) -> String {

@@ -40,6 +40,9 @@ use tokenizer::{ModelPlace, Place};
 /// How long answers may take to end after SIGTERM.
 const LAST: Duration = Duration::from_secs(5);
 
+/// How long an engine that begins waits for the word of the others.
+const PATIENCE: Duration = Duration::from_mins(1);
+
 /// Runs beside an engine: its state, its drain before the pod ends, and its tokenizer's files.
 ///
 /// Prints one line of JSON, `{"url": "..."}`, once it listens.
@@ -113,6 +116,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             directory: args.weights_dir.clone(),
             peers: args.peers.clone(),
             limit: args.load_seconds,
+            patience: PATIENCE,
         },
     );
     let listener = TcpListener::bind(args.listen)

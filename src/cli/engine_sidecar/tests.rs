@@ -122,6 +122,7 @@ fn nothing_kept() -> Keeping {
         directory: None,
         peers: None,
         limit: SOON,
+        patience: SOON,
     }
 }
 

@@ -50,6 +50,14 @@ pub(super) struct Told {
     pub(super) seconds: u64,
 }
 
+/// What the sidecars of an engine's peers said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Peers {
+    pub(super) told: Vec<Told>,
+    /// Whether some of them, or the name service, are still waited for.
+    pub(super) awaited: bool,
+}
+
 /// What to do with an engine that begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Start {
@@ -57,6 +65,8 @@ pub(super) enum Start {
     Open,
     /// It has to load these first.
     Load(Checkpoint),
+    /// It is not known yet what its peers have.
+    Wait,
 }
 
 impl Memory {
@@ -85,12 +95,18 @@ impl Memory {
     }
 
     /// What an engine that begins has to load, of its own and of what its peers have: the latest one.
-    pub(super) fn start(&self, seen: &Weights, peers: &[Told], now: u64) -> Start {
+    pub(super) fn start(&self, seen: &Weights, peers: &Peers, now: u64) -> Start {
         if *seen != self.launch {
             // Somebody has loaded these since it began.
             return Start::Open;
         }
-        let theirs = peers.iter().filter(|told| told.base == self.launch.path);
+        if peers.awaited {
+            return Start::Wait;
+        }
+        let theirs = peers
+            .told
+            .iter()
+            .filter(|told| told.base == self.launch.path);
         let theirs = theirs.map(|told| Checkpoint {
             weights: Weights {
                 path: told.path.clone(),
@@ -140,7 +156,7 @@ fn next(before: &Memory, seen: &Weights, paused: bool, now: u64) -> Option<Check
 
 #[cfg(test)]
 mod tests {
-    use super::{Checkpoint, Memory, NAMING_SECONDS, Start, Told, Weights};
+    use super::{Checkpoint, Memory, NAMING_SECONDS, Peers, Start, Told, Weights};
 
     fn weights(path: &str, version: &str) -> Weights {
         Weights {
@@ -163,9 +179,17 @@ mod tests {
         memory
     }
 
+    fn said(told: &[Told]) -> Peers {
+        Peers {
+            told: told.to_vec(),
+            awaited: false,
+        }
+    }
+
     fn loads(memory: &Memory, peers: &[Told], now: u64) -> Option<(String, String)> {
-        match memory.start(&launch(), peers, now) {
+        match memory.start(&launch(), &said(peers), now) {
             Start::Open => None,
+            Start::Wait => panic!("nobody is waited for"),
             Start::Load(Checkpoint { weights, .. }) => {
                 Some((weights.path, weights.version.unwrap()))
             }
@@ -176,8 +200,8 @@ mod tests {
         loads(memory, &[], 1000)
     }
 
-    fn pair(path: &str, version: &str) -> Option<(String, String)> {
-        Some((path.to_owned(), version.to_owned()))
+    fn pair(path: &str, version: &str) -> (String, String) {
+        (path.to_owned(), version.to_owned())
     }
 
     fn peer(base: &str, path: &str, seconds: u64) -> Told {
@@ -203,9 +227,9 @@ mod tests {
             // The engine begins again.
             ("/models/base", "default", false, 110),
         ]);
-        assert_eq!(own(&memory), pair("/c/12", "12"));
+        assert_eq!(own(&memory), Some(pair("/c/12", "12")));
         let loaded = weights("/c/12", "12");
-        assert_eq!(memory.start(&loaded, &[], 120), Start::Open);
+        assert_eq!(memory.start(&loaded, &said(&[]), 120), Start::Open);
         assert_eq!(Memory::after(Some(&memory), &loaded, false, 120), None);
     }
 
@@ -213,15 +237,15 @@ mod tests {
     fn weights_that_somebody_loaded_meanwhile_stay() {
         let memory = after(&[("/c/12", "12", false, 10)]);
         let newer = weights("/c/13", "13");
-        assert_eq!(memory.start(&newer, &[], 20), Start::Open);
+        assert_eq!(memory.start(&newer, &said(&[]), 20), Start::Open);
         let memory = Memory::after(Some(&memory), &newer, false, 20).unwrap();
-        assert_eq!(own(&memory), pair("/c/13", "13"));
+        assert_eq!(own(&memory), Some(pair("/c/13", "13")));
     }
 
     #[test]
     fn a_version_that_is_set_after_the_update_is_the_checkpoints() {
         let soon = after(&[("/c/12", "11", false, 10), ("/c/12", "12", false, 15)]);
-        assert_eq!(own(&soon), pair("/c/12", "12"));
+        assert_eq!(own(&soon), Some(pair("/c/12", "12")));
         // The other engines take their time to load, and this one waits for them.
         let later = 10 + 20 * NAMING_SECONDS;
         let paused = after(&[
@@ -229,7 +253,7 @@ mod tests {
             ("/c/12", "11", true, later),
             ("/c/12", "12", false, later + 1),
         ]);
-        assert_eq!(own(&paused), pair("/c/12", "12"));
+        assert_eq!(own(&paused), Some(pair("/c/12", "12")));
     }
 
     #[test]
@@ -241,7 +265,7 @@ mod tests {
             ("/c/12", "13", true, named + 5),
             ("/c/12", "14", false, named + 50),
         ]);
-        assert_eq!(own(&memory), pair("/c/12", "12"));
+        assert_eq!(own(&memory), Some(pair("/c/12", "12")));
         let never_from_disk = after(&[("/models/base", "13", false, 10)]);
         assert_eq!(own(&never_from_disk), None);
     }
@@ -252,7 +276,7 @@ mod tests {
             ("/c/12", "12", false, 10),
             ("/models/base", "13", false, 20),
         ]);
-        assert_eq!(own(&memory), pair("/models/base", "13"));
+        assert_eq!(own(&memory), Some(pair("/models/base", "13")));
     }
 
     #[test]
@@ -263,17 +287,38 @@ mod tests {
             peer("/models/base", "/c/13", 20),
             peer("/models/other", "/c/99", 1),
         ];
-        assert_eq!(loads(&fresh, &peers, 1000), pair("/c/13", "of a peer"));
+        assert_eq!(
+            loads(&fresh, &peers, 1000),
+            Some(pair("/c/13", "of a peer"))
+        );
         assert_eq!(loads(&fresh, &peers[2..], 1000), None);
+    }
+
+    #[test]
+    fn an_engine_waits_for_what_its_peers_have() {
+        let awaited = Peers {
+            told: vec![peer("/models/base", "/c/12", 500)],
+            awaited: true,
+        };
+        let memory = after(&[("/c/11", "11", false, 10)]);
+        for memory in [&memory, &after(&[])] {
+            assert_eq!(memory.start(&launch(), &awaited, 1000), Start::Wait);
+        }
+        // What was loaded by hand needs nobody's word.
+        let loaded = weights("/c/13", "13");
+        assert_eq!(memory.start(&loaded, &awaited, 1000), Start::Open);
     }
 
     #[test]
     fn an_engine_that_was_away_during_an_update_takes_what_its_peers_have() {
         let memory = after(&[("/c/12", "12", false, 500)]);
         let newer = peer("/models/base", "/c/13", 100);
-        assert_eq!(loads(&memory, &[newer], 1000), pair("/c/13", "of a peer"));
+        assert_eq!(
+            loads(&memory, &[newer], 1000),
+            Some(pair("/c/13", "of a peer"))
+        );
         let older = peer("/models/base", "/c/11", 900);
-        assert_eq!(loads(&memory, &[older], 1000), pair("/c/12", "12"));
+        assert_eq!(loads(&memory, &[older], 1000), Some(pair("/c/12", "12")));
     }
 
     #[test]

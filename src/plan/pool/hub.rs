@@ -1,6 +1,6 @@
 //! Why an engine does not get its model from a hub, from the last words of its container.
 //!
-//! The words are those of the hub's client for Python (huggingface_hub 1 and transformers 5, as SGLang 0.5.23 has them; older ones say the same
+//! The words are those of the hub's client for Python (`huggingface_hub` 1 and transformers 5, as SGLang 0.5.23 has them; older ones say the same
 //! sentences). Nobody else knows: the token is the engine's alone.
 //!
 //! Caveat: a token that may not read a model (403) ends in words of transformers that speak of a connection; then both are named.
@@ -159,7 +159,7 @@ mod tests {
     use super::{Ended, trouble};
     use crate::api::pool::SGLangPoolSpec;
 
-    /// What the client says last, from a hub that answers so (huggingface_hub 1.x, transformers 5.x).
+    /// What the client says last, from a hub that answers so (`huggingface_hub` 1, transformers 5).
     const UNAUTHORIZED: &str = "huggingface_hub.errors.HfHubHTTPError: Client error '401 Unauthorized' for url 'https://hub.example/org/private/resolve/main/config.json'\n\
         The above exception was the direct cause of the following exception:\n\
         OSError: There was a specific connection error when trying to load org/private:\n\

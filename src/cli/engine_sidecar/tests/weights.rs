@@ -94,11 +94,21 @@ struct Beside {
 
 impl Beside {
     fn start(engine: &Process, directory: &Path, peers: Option<&SocketAddr>) -> Self {
+        Self::patient(engine, directory, peers, SOON)
+    }
+
+    fn patient(
+        engine: &Process,
+        directory: &Path,
+        peers: Option<&SocketAddr>,
+        patience: Duration,
+    ) -> Self {
         let url = format!("http://{}", engine.address);
         let keeping = Keeping {
             directory: Some(directory.to_owned()),
             peers: peers.map(SocketAddr::to_string),
             limit: SOON,
+            patience,
         };
         let engine = Engine::new(&url, None).unwrap();
         let sidecar = Sidecar::new(engine, times(1, 100), Place::default(), keeping);
@@ -269,13 +279,29 @@ async fn an_engine_that_is_new_takes_the_checkpoint_of_its_peers() {
     assert_eq!(new.weights().await, pair("org/step-12", "12"));
     beside.notes("org/step-12").await;
 
-    // Peers that do not answer hold up nobody.
+    // One that does not answer is waited for.
     serving.abort_all();
     while serving.join_next().await.is_some() {}
     let third = tempfile::tempdir().unwrap();
     let alone = Process::first().await;
     let beside = Beside::start(&alone, third.path(), Some(&address));
+    let words = beside.waits().await;
+    assert!(words.contains("have not said yet"), "{words}");
+    let listener = TcpListener::bind(address).await.unwrap();
+    let routes = Arc::clone(&beside_old.sidecar).routes();
+    serving.spawn(async move { axum::serve(listener, routes).await.unwrap() });
     beside.starts().await;
+    assert_eq!(alone.weights().await, pair("org/step-12", "12"));
+
+    // But not for ever.
+    serving.abort_all();
+    while serving.join_next().await.is_some() {}
+    let fourth = tempfile::tempdir().unwrap();
+    let alone = Process::first().await;
+    let launched = alone.weights().await;
+    let impatient = Beside::patient(&alone, fourth.path(), Some(&address), Duration::ZERO);
+    impatient.starts().await;
+    assert_eq!(alone.weights().await, launched);
 }
 
 #[tokio::test]
