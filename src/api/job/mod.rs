@@ -194,6 +194,12 @@ fn rules(schema: &mut schemars::Schema) {
         )
         .field(
             "sampling.maxNewTokens",
+            "!(has(self.pool) && has(self.pool.engine) && has(self.pool.engine.contextLength) && \
+             has(self.sampling) && has(self.sampling.maxNewTokens)) || self.sampling.maxNewTokens < self.pool.engine.contextLength",
+            "maxNewTokens must be less than the pool's engine.contextLength: the engine refuses every request whose prompt and answer do not fit",
+        )
+        .field(
+            "sampling.maxNewTokens",
             "has(self.generate.agentic) || has(self.generate.custom) || has(self.generate.benchmark) || \
              (has(self.sampling) && has(self.sampling.maxNewTokens)) || has(self.maxContextTokens)",
             "the engine would stop after 128 tokens: set sampling.maxNewTokens, or maxContextTokens",

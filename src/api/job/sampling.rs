@@ -157,6 +157,11 @@ fn rules(schema: &mut schemars::Schema) {
             "minNewTokens must be at most maxNewTokens",
         )
         .field(
+            "topP",
+            "!has(self.topP) || self.topP > 0.0",
+            "topP 0 would leave no token to sample: write 1 for all tokens, or more than 0",
+        )
+        .field(
             "topK",
             "!has(self.topK) || self.topK != 0",
             "topK 0 would leave no token to sample: write -1 for all tokens, or 1 or more",

@@ -78,6 +78,7 @@ pub(super) fn check(object: &Value) -> Vec<Violation> {
         members.shift_remove("managedFields");
     }
     found.extend(schemaless::object_meta(&written, "metadata"));
+    found.extend(formats(metadata));
     // A name that is there and no text has been told of.
     let named = ["name", "generateName"]
         .iter()
@@ -86,6 +87,56 @@ pub(super) fn check(object: &Value) -> Vec<Violation> {
         found.push(Violation::error("metadata.name", "is required: a name"));
     }
     found
+}
+
+/// What the API server refuses in any object, whatever its kind.
+fn formats(metadata: &Value) -> Vec<Violation> {
+    let mut found = Vec::new();
+    if let Some(namespace) = metadata["namespace"].as_str()
+        && !namespace.is_empty()
+        && !is_dns_label(namespace)
+    {
+        let what = "is no namespace: write at most 63 lower-case letters, digits and -, with a letter or digit at both ends";
+        found.push(Violation::error("metadata.namespace", what));
+    }
+    for field in ["labels", "annotations"] {
+        for (key, value) in metadata[field].as_object().into_iter().flatten() {
+            let at = format!("metadata.{field}[{key:?}]");
+            if !is_qualified(key) {
+                let what = "is no key: write name or prefix/name, with letters, digits, -, _ and . in the name and at most 63 of them";
+                found.push(Violation::error(at, what));
+                continue;
+            }
+            let text = value.as_str().filter(|_| field == "labels");
+            if text.is_some_and(|text| !text.is_empty() && !is_name(text)) {
+                let what = "is no value of a label: write at most 63 letters, digits, -, _ and ., with a letter or digit at both ends";
+                found.push(Violation::error(at, what));
+            }
+        }
+    }
+    found
+}
+
+/// `name` or `prefix/name`.
+fn is_qualified(key: &str) -> bool {
+    match key.split_once('/') {
+        None => is_name(key),
+        Some((prefix, name)) => {
+            let mut parts = prefix.split('.');
+            prefix.len() <= 253 && parts.all(is_dns_label) && is_name(name)
+        }
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    let ends = text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.ends_with(|c: char| c.is_ascii_alphanumeric());
+    let is_of_it = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    ends && text.len() <= 63 && text.chars().all(is_of_it)
+}
+
+fn is_dns_label(text: &str) -> bool {
+    is_name(text) && !text.contains(|c: char| c.is_ascii_uppercase() || "_.".contains(c))
 }
 
 /// Files that lie beside manifests and are no objects of a cluster.
