@@ -219,6 +219,11 @@ mod tests {
         for damaged in [rusqlite::ffi::SQLITE_CORRUPT, rusqlite::ffi::SQLITE_NOTADB] {
             assert_eq!(database(damaged).unusable(), Some(Unusable::Ledger));
         }
+        let problem = || "p".to_owned();
+        let tokenizer = DriverError::Tokenizer { problem: problem() };
+        assert_eq!(tokenizer.unusable(), Some(Unusable::Tokenizer));
+        let spec = DriverError::Config { problem: problem() };
+        assert_eq!(spec.unusable(), Some(Unusable::Spec));
         let empty = DriverError::Dataset(DatasetError::Empty { name: "d".into() });
         assert_eq!(empty.unusable(), Some(Unusable::Dataset));
         for kind in [
@@ -268,6 +273,16 @@ mod tests {
             url: "u".into(),
             problem: "p".into(),
         };
-        assert_eq!(router.unusable(), None);
+        let problem = || "p".to_owned();
+        let field = "spec.reward";
+        let plugin = DriverError::Plugin {
+            field,
+            problem: problem(),
+        };
+        let files = DriverError::NoTokenizer { problem: problem() };
+        let task = DriverError::Task { problem: problem() };
+        for error in [router, plugin, files, task] {
+            assert_eq!(error.unusable(), None, "{error:?}");
+        }
     }
 }

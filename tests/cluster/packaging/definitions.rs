@@ -239,16 +239,12 @@ async fn objects_that_cannot_be_read_hold_up_no_others() {
     // A later version let a word in that this one does not know.
     define_loosely().await;
     let torn = r#"{"spec": {"cleanup": "Archive"}}"#;
-    kubectl(&[
-        "-n",
-        SCRATCH,
-        "patch",
-        "rolloutjob",
-        "torn",
-        "--type=merge",
-        "-p",
-        torn,
-    ])
+    // The API server takes up a definition in its own time.
+    until("it is let in", &controller, async || {
+        let object = ["-n", SCRATCH, "patch", "rolloutjob", "torn"];
+        let patch = ["--type=merge", "-p", torn];
+        kubectl_can(&[&object[..], &patch[..]].concat()).await
+    })
     .await;
     define().await;
     until("people are told", &controller, async || {

@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, Response, Uri};
 use axum::routing::get;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
 use super::*;
@@ -249,17 +249,18 @@ async fn a_deadline_ends_the_tries_with_the_last_error() {
 #[tokio::test]
 async fn engines_that_are_away_are_waited_for() {
     let serving = serve(&[("tokenizer.json", &[Answer::File("{}")])]).await;
-    let reserved = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = reserved.local_addr().unwrap();
-    drop(reserved);
+    // Bound, and not listening: nobody else gets the port, and connections are refused.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
     let away = json!({
         "tokenizer_url": format!("http://localhost:{}/tokenizer", address.port()),
-        "timeouts": {"tokenizer_seconds": 0.3},
+        "timeouts": {"tokenizer_seconds": 3.0},
     });
     let mut resolving = std::pin::pin!(serving.resolved(&away));
-    let waits = tokio::time::timeout(Duration::from_secs(1), &mut resolving).await;
+    let waits = tokio::time::timeout(Duration::from_secs(4), &mut resolving).await;
     assert!(waits.is_err(), "{waits:?}");
-    let listener = TcpListener::bind(address).await.unwrap();
+    let listener = socket.listen(16).unwrap();
     let routes = Router::new()
         .route("/tokenizer/{file}", get(answer))
         .with_state(Arc::clone(&serving.sidecar));
