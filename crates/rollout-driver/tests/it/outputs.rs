@@ -87,7 +87,8 @@ async fn every_decided_end_is_in_the_manifest_and_verifies() {
         (
             &pool,
             Reason::DatasetExhausted,
-            json!({"rollout": {"samplesPerPrompt": 1, "filter": {"type": "NonzeroRewardStd"}}}),
+            // A thousand groups until it gives up: many at once, so that a busy machine is in time.
+            json!({"rollout": {"batchSize": 64, "samplesPerPrompt": 1, "filter": {"type": "NonzeroRewardStd"}}}),
         ),
     ];
     for (pool, reason, spec) in cases {
