@@ -11,6 +11,8 @@ use crate::resources::{Kind, Object, names};
 
 /// What a new engine may take beyond its start-up time before the Deployment is said to be stuck: pulling an image of many gigabytes.
 const PULL_SECONDS: i32 = 3600;
+/// How long a new engine is ready before an old one leaves: routers look its name up every 2 s, and DNS keeps an answer for 5.
+const KNOWN_SECONDS: i32 = 10;
 /// Number of the last roll-out, which the Deployment's controller notes.
 const ROLLED_OUT: &str = "deployment.kubernetes.io/revision";
 
@@ -36,6 +38,7 @@ pub(super) fn engines(
             "maxSurge": update.max_surge,
             "maxUnavailable": update.max_unavailable,
         }},
+        "minReadySeconds": KNOWN_SECONDS,
         "paused": update.paused && input.live_engines.is_some_and(has_rolled_out),
         "revisionHistoryLimit": 2,
         "progressDeadlineSeconds": engine.startup_timeout_seconds.saturating_add(PULL_SECONDS),

@@ -134,6 +134,14 @@ fn drains_before_it_ends_and_within_its_grace_period() {
 }
 
 #[test]
+fn replaces_another_one_once_routers_know_it() {
+    for name in POOLS {
+        let seconds = deployment(&spec_pool(name))["spec"]["minReadySeconds"].as_i64();
+        assert!(seconds > Some(2 + 5), "{name}: {seconds:?}");
+    }
+}
+
+#[test]
 fn loads_its_checkpoint_again_when_it_begins_again() {
     for name in POOLS {
         let pod = pod(&spec_pool(name));
