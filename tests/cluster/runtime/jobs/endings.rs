@@ -136,7 +136,8 @@ fn phases() -> Vec<(&'static str, &'static str, Value)> {
     agents["rollout"] =
         json!({"batchSize": 1, "samplesPerPrompt": 1, "concurrency": {"sessions": 1}});
     let mut tearing = agents.clone();
-    tearing["activeDeadlineSeconds"] = json!(5);
+    // Time enough for its agent to run before it, also on a busy machine: with none there is nothing to drain.
+    tearing["activeDeadlineSeconds"] = json!(20);
     tearing["teardown"] = json!({"drainSeconds": 20, "abortHookSeconds": 2});
     vec![
         ("pending", "Pending", json!({"poolRef": {"name": "none"}})),
