@@ -112,6 +112,8 @@ pub struct Times {
     pub idle_body: Duration,
     /// For one control call to an engine.
     pub control_call: Duration,
+    /// For a call that goes to every engine, such as an update of the weights.
+    pub every_engine: Duration,
     /// Between two abort calls for a request that has not ended.
     pub abort_repeat: Duration,
     /// For an aborted request of a client that is gone to end.
@@ -150,6 +152,7 @@ impl Default for Times {
             first_byte: None,
             idle_body: seconds(120),
             control_call: seconds(5),
+            every_engine: seconds(600),
             abort_repeat: seconds(1),
             orphan: seconds(10),
             session_idle: seconds(3_600),

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use rand::RngExt;
+use sha2::{Digest, Sha256};
 
 /// 32 lower-case hexadecimal digits.
 ///
@@ -27,6 +28,14 @@ impl HexId {
         let mut id = Self::random();
         id.0[..4].copy_from_slice(&owner.0[..4]);
         id
+    }
+
+    /// The id of a text: the same text has the same one everywhere. It is no secret.
+    pub(crate) fn of_text(text: &str) -> Self {
+        let digest = Sha256::digest(text.as_bytes());
+        let mut bytes = [0u8; 16];
+        bytes.copy_from_slice(&digest[..16]);
+        Self::of_bytes(bytes)
     }
 
     fn of_bytes(bytes: [u8; 16]) -> Self {

@@ -39,6 +39,15 @@ pub(crate) enum Route {
     PodEnded,
     Outcomes,
     Demand,
+    Workers,
+    WorkerUrls,
+    AcceptWorker,
+    AddWorker,
+    RemoveWorker,
+    GetWorker(String),
+    DeleteWorker(String),
+    /// A control call for every engine.
+    EveryEngine(&'static str),
     Claim,
     Heartbeat(HexId),
     Events(HexId),
@@ -72,6 +81,23 @@ const RAW: [(&str, &str); 5] = [
     ("tokenize", "/tokenize"),
     ("v1/detokenize", "/v1/detokenize"),
     ("detokenize", "/detokenize"),
+];
+
+/// Control calls of an engine that go to all of them, and whether GET does it too.
+const EVERY_ENGINE: [(&str, bool); 13] = [
+    ("/pause_generation", false),
+    ("/continue_generation", false),
+    ("/flush_cache", true),
+    ("/update_weights_from_disk", false),
+    ("/update_weights_from_distributed", false),
+    ("/update_weights_from_tensor", false),
+    ("/update_weight_version", false),
+    ("/init_weights_update_group", false),
+    ("/destroy_weights_update_group", false),
+    ("/begin_weight_update", false),
+    ("/end_weight_update", false),
+    ("/release_memory_occupation", true),
+    ("/resume_memory_occupation", true),
 ];
 
 impl Route {
@@ -113,7 +139,11 @@ impl Route {
             "/pod-ended" => &[("POST", Self::PodEnded)],
             "/outcomes" => &[("GET", Self::Outcomes)],
             "/demand" => &[("GET", Self::Demand)],
-            _ => return Err(no_route(path)),
+            "/workers" => &[("GET", Self::Workers), ("POST", Self::AcceptWorker)],
+            "/list_workers" => &[("GET", Self::WorkerUrls)],
+            "/add_worker" => &[("POST", Self::AddWorker)],
+            "/remove_worker" => &[("POST", Self::RemoveWorker)],
+            _ => return Self::of_engines(listener, method, path),
         };
         if listener == Listener::Agents && !matches!(path, "/health" | "/agent/claim") {
             return Err(not_for_agents(path));
@@ -123,6 +153,28 @@ impl Route {
             .find(|(name, _)| *name == method.as_str())
             .map(|(_, route)| route.clone())
             .ok_or(ApiError::MethodNotAllowed)
+    }
+}
+
+impl Route {
+    /// One worker, or a call for every engine.
+    fn of_engines(listener: Listener, method: &Method, path: &str) -> Result<Self, ApiError> {
+        let worker = path.strip_prefix("/workers/").filter(|name| !name.is_empty());
+        let call = EVERY_ENGINE.iter().find(|(name, _)| *name == path);
+        if worker.is_none() && call.is_none() {
+            return Err(no_route(path));
+        }
+        if listener == Listener::Agents {
+            return Err(not_for_agents(path));
+        }
+        match (worker, call, method.as_str()) {
+            (Some(name), _, "GET") => Ok(Self::GetWorker(name.to_owned())),
+            (Some(name), _, "DELETE") => Ok(Self::DeleteWorker(name.to_owned())),
+            (None, Some((path, _)), "POST") | (None, Some((path, true)), "GET") => {
+                Ok(Self::EveryEngine(path))
+            }
+            _ => Err(ApiError::MethodNotAllowed),
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::body::{self, Body};
 use crate::chat::{self, Dialect, Reply};
 use crate::error::ApiError;
 use crate::handlers::{
-    abort, claim, collect, create, feed, fence, forward, launcher, plain, pod, session,
+    abort, claim, collect, create, every_engine, feed, fence, forward, launcher, plain, pod, session, workers,
 };
 use crate::route::{Listener, Route};
 use crate::state::Inner;
@@ -105,6 +105,16 @@ impl Service {
             Route::Heartbeat(id) => launcher::heartbeat(inner, id, parts),
             Route::Events(id) => launcher::events(inner, id, parts).await,
             Route::Result(id) => launcher::result(inner, id, parts, &body),
+            Route::Workers => workers::list(inner),
+            Route::WorkerUrls => workers::urls(inner),
+            Route::AcceptWorker => workers::accept(inner, &body),
+            Route::AddWorker => workers::add(inner, parts.uri.query(), &body),
+            Route::RemoveWorker => workers::remove(inner, parts.uri.query(), &body),
+            Route::GetWorker(name) => workers::get(inner, &name),
+            Route::DeleteWorker(name) => workers::delete(inner, &name),
+            Route::EveryEngine(path) => {
+                every_engine::call(inner, parts.method.clone(), path, body).await
+            }
             Route::Health => Ok(plain::health(inner)),
             Route::Ready => Ok(plain::ready(inner)),
             Route::Status => Ok(plain::status(inner)),

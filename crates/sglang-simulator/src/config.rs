@@ -249,6 +249,22 @@ impl Config {
                 return Err(Error::config(field, "must be at least 1"));
             }
         }
+        let Server {
+            model_path,
+            served_model_name,
+            weight_version,
+            ..
+        } = &self.server;
+        let texts = [
+            ("server.modelPath", Some(model_path)),
+            ("server.servedModelName", served_model_name.as_ref()),
+            ("server.weightVersion", Some(weight_version)),
+        ];
+        for (field, text) in texts {
+            if text.is_some_and(|text| text.trim().is_empty()) {
+                return Err(Error::config(field, "is empty; leave it out, or write a name"));
+            }
+        }
         if self.server.context_length < 16 {
             return Err(Error::config("server.contextLength", "must be at least 16"));
         }

@@ -109,6 +109,15 @@ impl Dataset {
     }
 }
 
+const ONE_MEANING: &str =
+    "a key of a row has one meaning: name different ones in promptKey, labelKey, metadataKey and toolsKey; they default to prompt, none, metadata and tools";
+const PROMPT_KEY_APART: &str = "!((has(self.promptKey) ? self.promptKey : 'prompt') in \
+     [has(self.metadataKey) ? self.metadataKey : 'metadata', has(self.toolsKey) ? self.toolsKey : 'tools'])";
+const LABEL_KEY_APART: &str = "!has(self.labelKey) || !(self.labelKey in [has(self.promptKey) ? self.promptKey : 'prompt', \
+     has(self.metadataKey) ? self.metadataKey : 'metadata', has(self.toolsKey) ? self.toolsKey : 'tools'])";
+const METADATA_KEY_APART: &str = "(has(self.metadataKey) ? self.metadataKey : 'metadata') != \
+     (has(self.toolsKey) ? self.toolsKey : 'tools')";
+
 fn rules(schema: &mut schemars::Schema) {
     Rules::of(schema)
         .exactly_one(
@@ -137,9 +146,17 @@ fn rules(schema: &mut schemars::Schema) {
         )
         .field(
             "slice",
-            r"!has(self.slice) || self.slice.matches('^\\[[0-9]*:[0-9]*\\]$')",
+            r"!has(self.slice) || self.slice.matches('^\\[[0-9]{0,15}:[0-9]{0,15}\\]$')",
             "write slice as \"[start:end]\", quoted, with row numbers from 0; either side may be empty, as in \"[0:1000]\" or \"[100:]\"",
         )
+        .field(
+            "slice",
+            r"!has(self.slice) || !self.slice.matches('^\\[[0-9]{0,15}:[0-9]{1,15}\\]$') || int('0' + self.slice.split(':')[0].split('[')[1]) < int(self.slice.split(':')[1].split(']')[0])",
+            "slice holds no row: its end is the first row that is left out, and must be greater than its start",
+        )
+        .field("promptKey", PROMPT_KEY_APART, ONE_MEANING)
+        .field("labelKey", LABEL_KEY_APART, ONE_MEANING)
+        .field("metadataKey", METADATA_KEY_APART, ONE_MEANING)
         .field(
             "chatTemplateKwargs",
             "!has(self.chatTemplateKwargs) || (has(self.applyChatTemplate) && self.applyChatTemplate)",

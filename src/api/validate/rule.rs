@@ -6,15 +6,23 @@
 //! reads a place that does not fit its schema is left out: the error about that place says it.
 
 use std::collections::BTreeSet;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
-use cel::{Context, Program};
+use cel::{Context, Env, Program, extensions};
 use regex::Regex;
 use serde_json::Value;
 
 use super::touched::Touched;
 use super::violation::Violation;
 use crate::api::manifest::path;
+
+/// The functions of the API server's rules, as far as ours use them.
+static FUNCTIONS: LazyLock<Arc<Env>> = LazyLock::new(|| {
+    let mut functions = Env::stdlib();
+    // A rule that calls what is not there refuses the object, and says so.
+    let _ = extensions::strings(&mut functions);
+    Arc::new(functions)
+});
 
 /// Rules at one place of a schema, and at the places below it.
 pub(super) struct CelRules {
@@ -162,7 +170,7 @@ fn evaluate(
     at: &str,
     touched: &Touched,
 ) -> Vec<Violation> {
-    let mut context = Context::default();
+    let mut context = Context::with_env(Arc::clone(&FUNCTIONS));
     let variables = [("self", Some(value)), ("oldSelf", old)];
     for (name, value) in variables {
         if let Some(value) = value {

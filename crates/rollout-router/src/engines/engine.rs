@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::EngineUrlError;
 use super::health::Health;
 use super::state::Told;
+use crate::id::HexId;
 
 /// Abort calls that one engine gets at the same time.
 const ABORTS_AT_ONCE: usize = 16;
@@ -22,7 +23,7 @@ const ABORTS_AT_ONCE: usize = 16;
 /// How the router came to know an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// By its URL: it stays.
+    /// By its URL: it stays until somebody takes it away.
     Given,
     /// By the name of a service: it leaves with its address.
     Found,
@@ -31,6 +32,8 @@ pub(super) enum Origin {
 /// One engine.
 #[derive(Debug)]
 pub(crate) struct Engine {
+    /// The same at every router that knows its address.
+    id: HexId,
     url: String,
     origin: Origin,
     /// It has left the service: it gets nothing new.
@@ -79,8 +82,10 @@ impl Engine {
             return Err(invalid("carries a user name: use the engine key setting"));
         }
         let host = HeaderValue::from_str(authority.as_str()).map_err(|_| invalid("has no host"))?;
+        let url = format!("{scheme}://{authority}");
         Ok(Self {
-            url: format!("{scheme}://{authority}"),
+            id: HexId::of_text(&url),
+            url,
             scheme,
             origin,
             left: AtomicBool::new(false),
@@ -97,6 +102,11 @@ impl Engine {
             heard_micros: AtomicU64::new(0),
             lines: Mutex::default(),
         })
+    }
+
+    /// What it is called besides its address.
+    pub(crate) fn id(&self) -> HexId {
+        self.id
     }
 
     /// Its base URL, without a slash at the end.
@@ -200,7 +210,7 @@ impl Engine {
     }
 
     /// Why its last probe was not answered.
-    pub(super) fn problem(&self) -> Option<String> {
+    pub(crate) fn problem(&self) -> Option<String> {
         self.problem.lock().clone()
     }
 

@@ -23,6 +23,15 @@ pub(crate) struct Engines {
     discovery: Option<Discovery>,
 }
 
+/// What adding an engine did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// It is new, or had been taken away.
+    New,
+    /// It was there.
+    Known,
+}
+
 /// Engines that are given by their URLs.
 pub(super) fn given(urls: &[String]) -> Result<Vec<Arc<Engine>>, EngineUrlError> {
     let mut engines: Vec<Arc<Engine>> = Vec::with_capacity(urls.len());
@@ -120,6 +129,9 @@ impl Engines {
             Some(discovery) if list.iter().all(|engine| engine.is_draining()) => {
                 discovery.none_known()
             }
+            _ if list.iter().all(|engine| engine.has_left()) => {
+                "all were taken away: add one with POST /workers".to_owned()
+            }
             _ => "all are out of service".to_owned(),
         }
     }
@@ -178,6 +190,44 @@ impl Engines {
         *list = list.iter().cloned().chain(new).collect();
         drop(list);
         self.grown.notify_waiters();
+    }
+
+    /// The engine of an id or address.
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<Engine>> {
+        let address = name.trim_end_matches('/');
+        let list = self.all();
+        let mut list = list.iter();
+        let found = list.find(|engine| engine.url() == address || engine.id().as_str() == name);
+        found.cloned()
+    }
+
+    /// Adds an engine by its URL; one that had been taken away serves again.
+    pub(crate) fn add(&self, url: &str) -> Result<(Arc<Engine>, Arrival), EngineUrlError> {
+        let new = Arc::new(Engine::new(url, Origin::Given)?);
+        let mut list = self.list.write();
+        if let Some(known) = list.iter().find(|engine| engine.url() == new.url()) {
+            let is_back = known.origin() == Origin::Given && known.set_left(false);
+            let arrival = if is_back { Arrival::New } else { Arrival::Known };
+            return Ok((Arc::clone(known), arrival));
+        }
+        tracing::info!(engine = new.url(), "engine added");
+        *list = list.iter().cloned().chain([Arc::clone(&new)]).collect();
+        drop(list);
+        self.grown.notify_waiters();
+        Ok((new, Arrival::New))
+    }
+
+    /// Lets an engine leave. Answers false for one that the next lookup would find again.
+    pub(crate) fn take_away(&self, engine: &Engine) -> bool {
+        if engine.origin() == Origin::Found {
+            return false;
+        }
+        // While the list is locked, nobody adds it.
+        let _list = self.list.write();
+        if engine.set_left(true) {
+            tracing::info!(engine = engine.url(), "engine taken away");
+        }
+        true
     }
 
     /// Forgets an engine that has left and has no work any more. Answers whether it did.

@@ -1,7 +1,7 @@
 //! The engines of the pool: which there are, how they are, which one is next.
 //!
 //! ```text
-//!   --engine URL ------------------------------> stays
+//!   --engine URL, POST /workers ---------------> stays, until DELETE /workers/ID: it drains, and is forgotten
 //!   --engine-service NAME --lookup, every 2 s--> serves --not in the answer--> drains --no work left--> forgotten
 //!                                                   ^----- in it again ----------'
 //! ```
@@ -25,7 +25,7 @@ pub(crate) use client::{SendError, Upstream, read_reply};
 pub(crate) use discovery::{Discovery, LookupEnd, LookupTimes, run as run_discovery};
 pub(crate) use engine::{Engine, Outstanding, Seat};
 pub(crate) use line::Line;
-pub(crate) use list::Engines;
+pub(crate) use list::{Arrival, Engines};
 pub(crate) use probe::run as run_probes;
 pub use resolver::Resolver;
 pub use service::EngineService;

@@ -4,6 +4,7 @@ pub(crate) mod abort;
 pub(crate) mod claim;
 pub(crate) mod collect;
 pub(crate) mod create;
+pub(crate) mod every_engine;
 pub(crate) mod feed;
 pub(crate) mod fence;
 pub(crate) mod forward;
@@ -11,6 +12,7 @@ pub(crate) mod launcher;
 pub(crate) mod plain;
 pub(crate) mod pod;
 pub(crate) mod session;
+pub(crate) mod workers;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -40,3 +40,4 @@ mod stop;
 mod storm;
 mod stream;
 mod support;
+mod workers;

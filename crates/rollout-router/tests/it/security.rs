@@ -27,6 +27,17 @@ async fn the_agents_port_has_no_control() {
         ("GET", "/status".to_owned()),
         ("GET", "/metrics".to_owned()),
         ("GET", "/ready".to_owned()),
+        ("GET", "/workers".to_owned()),
+        ("POST", "/workers".to_owned()),
+        ("GET", "/workers/x".to_owned()),
+        ("DELETE", "/workers/x".to_owned()),
+        ("GET", "/list_workers".to_owned()),
+        ("POST", "/add_worker?url=http://10.0.0.1:1".to_owned()),
+        ("POST", "/remove_worker?url=http://10.0.0.1:1".to_owned()),
+        ("POST", "/pause_generation".to_owned()),
+        ("POST", "/flush_cache".to_owned()),
+        ("POST", "/update_weights_from_disk".to_owned()),
+        ("POST", "/release_memory_occupation".to_owned()),
     ] {
         let answer = agent.send(method, &path, "{}").await;
         assert_eq!(answer.status, 403, "{method} {path}");

@@ -63,6 +63,16 @@ impl Engine {
         self.control("/continue_generation", "{}").await;
     }
 
+    /// The version of its weights, past the router.
+    pub(crate) async fn weight_version(&self) -> String {
+        use tower::ServiceExt;
+        let request = Request::get("/model_info").body(axum::body::Body::empty()).unwrap();
+        let answer = self.simulator.router().oneshot(request).await.unwrap();
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        let info: Value = serde_json::from_slice(&body).unwrap();
+        info["weight_version"].as_str().unwrap().to_owned()
+    }
+
     /// A control call, past the router.
     async fn control(&self, path: &str, body: &str) {
         use tower::ServiceExt;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use body::{cut, rewrite};
 
-use crate::numbers;
+use crate::{http, numbers};
 
 /// A fault.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -112,6 +112,11 @@ impl Fault {
             .is_some_and(|path| !path.starts_with('/'))
         {
             return Err("path must begin with a slash".into());
+        }
+        if let Some(path) = self.path.as_ref().filter(|path| !http::has_path(path)) {
+            return Err(format!(
+                "the engine has no path {path}, so it would hit nothing; write one such as /generate or /v1/chat/completions, or none for all"
+            ));
         }
         Ok(())
     }

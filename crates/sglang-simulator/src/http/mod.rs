@@ -39,6 +39,11 @@ use crate::faults::{self, Fault, FaultKind, Faults};
 use crate::replies::Model;
 use routes::{Endpoint, Match};
 
+/// Whether the engine has such a path.
+pub(crate) fn has_path(path: &str) -> bool {
+    matches!(routes::find(path), Match::Found(_))
+}
+
 /// What handlers share.
 pub(crate) struct App {
     pub(crate) config: Config,

@@ -34,6 +34,10 @@ impl Problems {
                 .add(&pair.prompt, &pair.label)
                 .map_err(|problem| Error::config(format!("{field}.pairs[{index}]"), problem))?;
         }
+        if let Some(path) = dataset.path.as_ref().filter(|_| problems.prompts.is_empty()) {
+            let problem = format!("{} has no row: there is nothing to answer", path.display());
+            return Err(Error::config(format!("{field}.path"), problem));
+        }
         Ok(problems)
     }
 
@@ -219,6 +223,19 @@ mod tests {
         assert!(
             error.ends_with("problems.jsonl:3: there is no key \"label\""),
             "{error}"
+        );
+    }
+
+    #[test]
+    fn a_file_without_a_row_is_refused() {
+        let dataset = Dataset {
+            path: Some("/dev/null".into()),
+            ..Dataset::default()
+        };
+        let error = Problems::load(&dataset, "replies.oracle.dataset").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "replies.oracle.dataset.path: /dev/null has no row: there is nothing to answer"
         );
     }
 }

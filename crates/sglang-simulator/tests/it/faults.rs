@@ -155,6 +155,19 @@ fn a_bad_configuration_names_the_field() {
     );
     assert_eq!(
         refused(Config {
+            faults: vec![Fault::new("/v1/generate", FaultKind::Refuse)],
+            ..Config::default()
+        }),
+        "faults[0]: the engine has no path /v1/generate, so it would hit nothing; write one such as /generate or /v1/chat/completions, or none for all"
+    );
+    let mut nameless = Config::default();
+    nameless.server.served_model_name = Some(String::new());
+    assert_eq!(
+        refused(nameless),
+        "server.servedModelName: is empty; leave it out, or write a name"
+    );
+    assert_eq!(
+        refused(Config {
             time_scale: 0,
             ..Config::default()
         }),
