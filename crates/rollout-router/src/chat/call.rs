@@ -9,11 +9,12 @@ use rollout_session::{FinishReason, TurnContext};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::Reply;
-use super::dialect::{Checked, Dialect};
+use super::dialect::{Bodies, Checked, Dialect};
+use super::stream::{self, Ended, StreamOptions, Streamed};
 use super::turn::ended;
+use super::{Progress, Reply};
 use crate::ending::{self, Report};
-use crate::engines::{Engine, Line, Outstanding, Seat, SendError, read_reply};
+use crate::engines::{Engine, Line, ModelInfo, Outstanding, Seat, SendError, read_reply};
 use crate::error::ApiError;
 use crate::flights::Ticket;
 use crate::headers::{self, ROUTING_KEY};
@@ -27,14 +28,16 @@ pub(super) struct CallPlan {
     pub(super) dialect: Dialect,
     pub(super) epoch: u64,
     pub(super) rid: HexId,
-    pub(super) body: Bytes,
+    pub(super) bodies: Bodies,
+    /// How the client wants its answer, if it wants a stream.
+    pub(super) stream: Option<StreamOptions>,
     pub(super) messages: Option<usize>,
     pub(super) input_ids: Option<Vec<u32>>,
     pub(super) client_headers: HeaderMap,
     pub(super) requested_at: f64,
     pub(super) ticket: Ticket,
     pub(super) identity: RequestIdentity,
-    pub(super) reply: watch::Sender<Option<Reply>>,
+    pub(super) progress: watch::Sender<Progress>,
 }
 
 /// Takes a call off its session's list, whatever happens to its task.
@@ -52,7 +55,7 @@ impl Drop for Listed {
 
 impl Listed {
     /// Takes the call off the list if nobody waits for it, so that nobody can join it any more.
-    fn unlist_if_abandoned(&self, clients: &watch::Sender<Option<Reply>>) -> bool {
+    fn unlist_if_abandoned(&self, clients: &watch::Sender<Progress>) -> bool {
         let mut state = self.session.state.lock();
         let abandoned = clients.receiver_count() == 0;
         if abandoned {
@@ -69,7 +72,7 @@ pub(super) async fn run(inner: Arc<Inner>, session: Arc<Session>, plan: CallPlan
         rid: plan.rid,
     };
     let started = Instant::now();
-    let clients = plan.reply.clone();
+    let clients = plan.progress.clone();
     let flight = plan.ticket.number();
     let over = session_over(&session, plan.epoch);
     let closing = inner.last_call.closing();
@@ -83,7 +86,7 @@ pub(super) async fn run(inner: Arc<Inner>, session: Arc<Session>, plan: CallPlan
                 // Nothing of it is recorded any more: its client need not wait for the engine.
                 let reply = Reply::from(&error);
                 inner.metrics.turn(started.elapsed(), reply.status);
-                clients.send_replace(Some(reply));
+                tell(&clients, reply);
                 let _ = tokio::time::timeout(inner.config.times.orphan, work).await;
                 return;
             }
@@ -105,7 +108,11 @@ pub(super) async fn run(inner: Arc<Inner>, session: Arc<Session>, plan: CallPlan
         }
     };
     inner.metrics.turn(started.elapsed(), reply.status);
-    clients.send_replace(Some(reply));
+    tell(&clients, reply);
+}
+
+fn tell(clients: &watch::Sender<Progress>, reply: Reply) {
+    clients.send_modify(|progress| progress.reply = Some(reply));
 }
 
 /// Waits until the session takes no turn of this epoch any more. Answers why.
@@ -180,29 +187,31 @@ async fn generate(
     if let Ok(key) = HeaderValue::from_str(session.id.as_str()) {
         headers.insert(ROUTING_KEY, key);
     }
-    let (line, response) = send(inner, session, plan, headers).await?;
-    let (head, body) = response.into_parts();
-    let limit = inner.config.limits.reply_bytes;
-    let body = read_reply(&line, body, limit, inner.config.times.idle_body).await?;
-    plan.ticket.prove();
-    let answered_at = unix_seconds();
-    let mut reply = Reply {
-        status: head.status,
-        headers: headers::to_client(head.headers),
-        body,
-    };
-    if head.status != StatusCode::OK {
-        if EngineFault::of_reply(head.status, &reply.body).is_none() {
+    let sent = send(inner, session, plan, headers).await?;
+    let Answered {
+        line,
+        mut reply,
+        streamed,
+        request,
+    } = read(inner, plan, sent).await?;
+    if reply.status != StatusCode::OK {
+        if EngineFault::of_reply(reply.status, &reply.body).is_none() {
             session.state.lock().engine_faults.clear();
         }
         return Ok(reply);
     }
+    let answered_at = unix_seconds();
     let body = reply.body.clone();
     let known = session.state.lock().forest.known_prompt();
     let checked = plan
         .dialect
         .check(&body, plan.input_ids.as_deref(), known)
-        .map_err(|error| ApiError::BadReply(error.to_string()))?;
+        .map_err(|error| {
+            if streamed.is_some() {
+                distrust_streams(line.engine(), &error);
+            }
+            ApiError::BadReply(error.to_string())
+        })?;
     if let Some(version) = &checked.generation.weight_version {
         line.engine().note_weight_version(version);
     }
@@ -215,7 +224,7 @@ async fn generate(
     if let Some(body) = client_body {
         reply.body = Bytes::from(body);
     }
-    let abandoned = plan.reply.receiver_count() == 0;
+    let abandoned = plan.progress.receiver_count() == 0;
     if abandoned && generation.finish == Some(FinishReason::Abort) {
         return Err(ApiError::RolloutClosed(
             "the client went away, the turn was aborted and not recorded".to_owned(),
@@ -224,20 +233,17 @@ async fn generate(
     inner.metrics.tokens(&generation);
     let context = TurnContext {
         messages: plan.messages,
-        request: &plan.body,
+        request: &request,
         response: record_body,
         prompt_text,
         requested_at: plan.requested_at,
         answered_at,
     };
     let mut state = session.state.lock();
-    if state
-        .forest
-        .commit(plan.epoch, generation, context)
-        .is_err()
-    {
+    let Ok(turn) = state.forest.commit(plan.epoch, generation, context) else {
         return Err(ended(&state, session.id));
-    }
+    };
+    state.asked.answered(plan.identity.digest, turn);
     state.settle_bytes(&inner.sessions);
     state.last_activity = Instant::now();
     state.last_error = None;
@@ -249,7 +255,103 @@ async fn generate(
             reply: reply.clone(),
         });
     }
+    drop(state);
+    // Only now: the end of a stream says that its turn is recorded. Nothing is awaited between the two.
+    if let Some(Streamed { end, .. }) = streamed {
+        plan.progress
+            .send_modify(|progress| progress.events.extend(end));
+    }
     Ok(reply)
+}
+
+/// What the engine answered.
+struct Answered {
+    line: Line,
+    reply: Reply,
+    /// The stream that the reply was put together from.
+    streamed: Option<Streamed>,
+    /// The body that the engine got.
+    request: Bytes,
+}
+
+/// Reads the engine's answer to its end.
+async fn read(inner: &Inner, plan: &mut CallPlan, sent: Sent) -> Result<Answered, ApiError> {
+    let Sent {
+        line,
+        response,
+        info,
+        at,
+        request,
+    } = sent;
+    let (head, body) = response.into_parts();
+    let limit = inner.config.limits.reply_bytes;
+    let is_stream = head.status == StatusCode::OK && is_event_stream(&head.headers);
+    let mut reply = Reply {
+        status: head.status,
+        headers: headers::to_client(head.headers),
+        body: Bytes::new(),
+    };
+    let mut streamed = None;
+    match (info, plan.stream) {
+        (Some(info), Some(options)) if is_stream => {
+            let ended = stream::read(&line, body, limit, options, &plan.progress).await?;
+            match ended {
+                Ended::Failed(error) => reply = error,
+                Ended::Well(stream) => {
+                    reply
+                        .headers
+                        .insert(http::header::CONTENT_TYPE, headers::JSON);
+                    reply.body = stream.reply(info.weight_version.as_deref(), at.elapsed());
+                    streamed = Some(*stream);
+                }
+            }
+        }
+        _ => {
+            let idle = inner.config.times.idle_body;
+            reply.body = read_reply(&line, body, limit, idle).await?;
+        }
+    }
+    plan.ticket.prove();
+    Ok(Answered {
+        line,
+        reply,
+        streamed,
+        request,
+    })
+}
+
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    headers
+        .get(http::header::CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
+}
+
+fn distrust_streams(engine: &Engine, error: &rollout_session::ReplyError) {
+    engine.distrust_streams();
+    tracing::warn!(
+        engine = engine.url(),
+        %error,
+        "a streamed turn could not be recorded: this engine's answers are asked for in one piece from now on"
+    );
+}
+
+/// A request that was sent, with the head of its answer.
+struct Sent {
+    line: Line,
+    response: Response<Incoming>,
+    /// What the engine said of itself before, when it was asked for a stream.
+    info: Option<ModelInfo>,
+    at: Instant,
+    request: Bytes,
+}
+
+/// Asks an engine whether its stream can be recorded. Answers what it says of itself if so.
+async fn can_stream(inner: &Inner, plan: &CallPlan, engine: &Engine) -> Option<ModelInfo> {
+    if plan.bodies.streamed.is_none() || !engine.is_trusted_to_stream() {
+        return None;
+    }
+    let info = inner.upstream.model_info(engine).await?;
+    info.streams_all_tokens().then_some(info)
 }
 
 /// Sends the request to the session's engine; to another one only if nothing reached the first.
@@ -258,7 +360,7 @@ async fn send(
     session: &Session,
     plan: &mut CallPlan,
     headers: HeaderMap,
-) -> Result<(Line, Response<Incoming>), ApiError> {
+) -> Result<Sent, ApiError> {
     let rids: Arc<[String]> = Arc::from([plan.rid.as_str().to_owned()]);
     let mut tried: Vec<Arc<Engine>> = Vec::new();
     let mut last = None;
@@ -269,15 +371,28 @@ async fn send(
         };
         let engine = Arc::clone(place.engine());
         let line = Line::to(&engine);
+        let info = can_stream(inner, plan, &engine).await;
+        let Bodies { whole, streamed } = &plan.bodies;
+        let request = match (&info, streamed) {
+            (Some(_), Some(streamed)) => streamed.clone(),
+            _ => whole.clone(),
+        };
         plan.ticket.dispatch(place, &rids)?;
-        let answer = inner.upstream.generate(
-            &engine,
-            plan.dialect.path(),
-            headers.clone(),
-            plan.body.clone(),
-        );
+        let at = Instant::now();
+        let (path, headers) = (plan.dialect.path(), headers.clone());
+        let answer = inner
+            .upstream
+            .generate(&engine, path, headers, request.clone());
         match line.unless_silent(answer).await? {
-            Ok(response) => return Ok((line, response)),
+            Ok(response) => {
+                return Ok(Sent {
+                    line,
+                    response,
+                    info,
+                    at,
+                    request,
+                });
+            }
             Err(SendError::NotSent(reason)) => {
                 plan.ticket.recall();
                 engine.note_failure();
