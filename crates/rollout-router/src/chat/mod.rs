@@ -12,6 +12,7 @@
 
 mod call;
 mod dialect;
+mod exchange;
 mod stream;
 mod turn;
 

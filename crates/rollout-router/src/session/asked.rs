@@ -6,10 +6,11 @@
 //! repetition is a new turn.
 
 use std::collections::VecDeque;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
+use foldhash::quality::RandomState;
 use http::HeaderValue;
 use rollout_session::TurnId;
 
@@ -33,9 +34,9 @@ pub(crate) struct Digest {
 
 impl RequestIdentity {
     pub(crate) fn new(idempotency_key: Option<&HeaderValue>, body: Bytes) -> Self {
-        // With a random key: nobody can make two requests that look the same.
+        // With a random seed: nobody can make two requests that look the same. Fast, since it reads every body.
         static HASHER: OnceLock<RandomState> = OnceLock::new();
-        let hasher = HASHER.get_or_init(RandomState::new);
+        let hasher = HASHER.get_or_init(RandomState::default);
         let key = idempotency_key.map(HeaderValue::as_bytes);
         Self {
             idempotency_key: idempotency_key.cloned(),
@@ -105,5 +106,62 @@ impl Asked {
 
     fn find(&mut self, digest: Digest) -> Option<&mut Entry> {
         self.0.iter_mut().find(|entry| entry.digest == digest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http::HeaderValue;
+    use rollout_session::{Forest, Generation, TurnContext, TurnId};
+
+    use super::{Asked, Digest, Evidence, KEPT, RequestIdentity};
+
+    fn digest(key: Option<&'static str>, body: &'static str) -> Digest {
+        let key = key.map(HeaderValue::from_static);
+        RequestIdentity::new(key.as_ref(), Bytes::from(body)).digest
+    }
+
+    fn turn() -> TurnId {
+        let commit = Forest::new(0).commit(0, Generation::default(), TurnContext::default());
+        commit.unwrap()
+    }
+
+    #[test]
+    fn a_digest_is_of_key_and_body() {
+        assert_eq!(digest(None, "a"), digest(None, "a"));
+        assert_ne!(digest(None, "a"), digest(None, "b"));
+        assert_ne!(digest(None, "a"), digest(Some("k"), "a"));
+        assert_ne!(digest(Some("l"), "a"), digest(Some("k"), "a"));
+    }
+
+    #[test]
+    fn what_was_asked_once_is_answered_again() {
+        let mut asked = Asked::default();
+        let (one, other) = (digest(None, "a"), digest(None, "b"));
+        assert_eq!(asked.answer_of(one), None);
+        asked.asked(one, Evidence::None);
+        assert_eq!(asked.answer_of(one), None);
+        // Its first try failed; the repetition is no other request.
+        asked.asked(one, Evidence::Retry);
+        asked.answered(one, turn());
+        assert_eq!(asked.answer_of(one), Some(turn()));
+        assert_eq!(asked.answer_of(other), None);
+        asked.asked(one, Evidence::None);
+        assert_eq!(asked.answer_of(one), None);
+    }
+
+    #[test]
+    fn the_latest_are_kept() {
+        let mut asked = Asked::default();
+        let first = digest(None, "first");
+        asked.asked(first, Evidence::None);
+        asked.answered(first, turn());
+        for length in 0..KEPT {
+            assert_eq!(asked.answer_of(first), Some(turn()));
+            let body = Bytes::from(vec![b'x'; length]);
+            asked.asked(RequestIdentity::new(None, body).digest, Evidence::None);
+        }
+        assert_eq!(asked.answer_of(first), None);
     }
 }

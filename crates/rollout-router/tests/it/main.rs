@@ -16,6 +16,7 @@ mod agent_abort;
 #[expect(dead_code, reason = "these tests need less of it")]
 #[path = "../../../engine-http/tests/it/authority.rs"]
 mod authority;
+mod both_engines;
 mod claims;
 mod disconnect;
 mod discovery;
