@@ -26,7 +26,8 @@ class Bed:
         self.engine = Proxy(self.engine_url)
         router = self._start("router", "--engine", self.engine.url)
         self.control_url = router["control_url"].rstrip("/")
-        self.agents = Proxy(router["agents_url"])
+        self.agents_url = router["agents_url"].rstrip("/")
+        self.agents = Proxy(self.agents_url)
 
     def _start(self, *arguments):
         command = [os.environ["ROLLOUT_OPERATOR"], *arguments, "--exit-with-stdin"]
@@ -60,10 +61,11 @@ class Bed:
             text = answer.read()
         return json.loads(text) if text else None
 
-    def session(self, **fields):
-        """A new session: its id, and the base URL that its agent gets."""
+    def session(self, proxied=True, **fields):
+        """A new session: its id, and the base URL that its agent gets. The proxy does not pass on that a client has gone away."""
         session = self.call("POST", "/sessions", fields)["session_id"]
-        return session, f"{self.agents.url}/sessions/{session}/v1"
+        agents = self.agents.url if proxied else self.agents_url
+        return session, f"{agents}/sessions/{session}/v1"
 
     def collect(self, session):
         return self.call("POST", f"/sessions/{session}/samples", {"split": True})

@@ -180,7 +180,7 @@ class KeepAlive(unittest.TestCase):
         flags = ("--decode-tokens-per-second", "2", "--fault", "Status500@/model_info")
         self.bed = Bed(task.SCRIPT, *flags)
         self.addCleanup(self.bed.close)
-        self.session, base_url = self.bed.session()
+        self.session, base_url = self.bed.session(proxied=False)
         # Comments come every 5 seconds.
         self.client = openai.OpenAI(base_url=base_url, api_key="EMPTY", max_retries=0, timeout=7)
         self.addCleanup(self.client.close)
