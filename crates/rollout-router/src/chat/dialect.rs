@@ -112,8 +112,8 @@ impl TurnRequest<'_> {
         match self {
             Self::Chat(chat) if chat.wants_stream => Some(StreamOptions {
                 include_usage: chat.wants_usage,
-                log_probs: chat.wants_log_probs,
-                tools: chat.has_tools,
+                log_probs: chat.wants_log_probs(),
+                tools: chat.has_tools(),
             }),
             _ => None,
         }
@@ -151,7 +151,7 @@ impl TurnRequest<'_> {
     /// Whether the record has everything that the client asked for.
     pub(super) fn is_answered_by_record(&self) -> bool {
         match self {
-            Self::Chat(chat) => !chat.wants_log_probs,
+            Self::Chat(chat) => !chat.wants_log_probs(),
             Self::Generate(_) => false,
         }
     }

@@ -258,15 +258,13 @@ async fn stream_answer(inner: &Inner, waiter: Waiter, options: StreamOptions) ->
     })
     .await;
     let is_late = early.is_err();
-    match early {
-        Ok(Some(reply)) => answer(reply, Some(options)),
-        Ok(None) | Err(_) => {
-            let usage = options.include_usage;
-            event_response(Body::events(EventStream::new(
-                waiter, period, usage, is_late,
-            )))
-        }
+    if let Ok(Some(reply)) = early {
+        return answer(reply, Some(options));
     }
+    let usage = options.include_usage;
+    event_response(Body::events(EventStream::new(
+        waiter, period, usage, is_late,
+    )))
 }
 
 fn event_response(body: Body) -> Response<Body> {

@@ -76,8 +76,6 @@ pub(crate) struct ChatRequest<'a> {
     pub(crate) messages: usize,
     pub(crate) wants_stream: bool,
     pub(crate) wants_usage: bool,
-    pub(crate) wants_log_probs: bool,
-    pub(crate) has_tools: bool,
     /// It asks for log-probabilities of the prompt.
     pub(crate) has_logprob_start: bool,
 }
@@ -123,11 +121,19 @@ impl<'a> ChatRequest<'a> {
             messages,
             wants_stream: request.flag("stream")?,
             wants_usage,
-            wants_log_probs: request.is_true("logprobs"),
-            has_tools: request.get("tools").is_some(),
             has_logprob_start: request.fields.get("logprob_start_len").is_some(),
             request,
         })
+    }
+
+    /// Whether the client wants log-probabilities for itself.
+    pub(crate) fn wants_log_probs(&self) -> bool {
+        self.request.is_true("logprobs")
+    }
+
+    /// Whether the answer may call tools.
+    pub(crate) fn has_tools(&self) -> bool {
+        self.request.get("tools").is_some()
     }
 
     /// Whether the client wants a stream, and nothing that does not fit into one.

@@ -63,12 +63,12 @@ pub(super) struct Extension<'a> {
 /// Counters of speculative decoding.
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub(super) struct Speculation {
-    #[serde(default)]
-    pub(super) spec_num_correct_drafts: i64,
-    #[serde(default)]
-    pub(super) spec_num_proposed_drafts: i64,
-    #[serde(default)]
-    pub(super) spec_verify_ct: i64,
+    #[serde(default, rename = "spec_num_correct_drafts")]
+    pub(super) accepted: i64,
+    #[serde(default, rename = "spec_num_proposed_drafts")]
+    pub(super) proposed: i64,
+    #[serde(default, rename = "spec_verify_ct")]
+    pub(super) verified: i64,
 }
 
 impl<'a> Chunk<'a> {

@@ -132,9 +132,9 @@ impl Gathered {
 
     fn event(&self, rest: &str) -> String {
         let (id, created, model) = (
-            or_null(&self.id),
-            or_null(&self.created),
-            or_null(&self.model),
+            or_null(self.id.as_ref()),
+            or_null(self.created.as_ref()),
+            or_null(self.model.as_ref()),
         );
         format!(
             "data: {{\"id\":{id},\"object\":\"chat.completion.chunk\",\"created\":{created},\"model\":{model},{rest}}}\n\n"
@@ -144,14 +144,14 @@ impl Gathered {
     /// The reply. `weight_version` and the engine's time are not in a stream.
     pub(super) fn reply(&self, weight_version: Option<&str>, took: Duration) -> String {
         let (id, created, model) = (
-            or_null(&self.id),
-            or_null(&self.created),
-            or_null(&self.model),
+            or_null(self.id.as_ref()),
+            or_null(self.created.as_ref()),
+            or_null(self.model.as_ref()),
         );
         let message = self.message();
         let meta = self.meta_info(took);
-        let finish_reason = or_null(&self.finish_reason);
-        let matched_stop = or_null(&self.matched_stop);
+        let finish_reason = or_null(self.finish_reason.as_ref());
+        let matched_stop = or_null(self.matched_stop.as_ref());
         let entries = &self.entries;
         let mut reply = format!(
             "{{\"id\":{id},\"object\":\"chat.completion\",\"created\":{created},\"model\":{model},\"choices\":[{{\"index\":0,\"message\":{message},\"logprobs\":{{\"content\":[{entries}]}},\"finish_reason\":{finish_reason},\"matched_stop\":{matched_stop}"
@@ -207,9 +207,9 @@ impl Gathered {
             meta["cached_tokens"] = json!(cached);
         }
         if let Some(speculation) = self.speculation {
-            meta["spec_accept_token_num"] = json!(speculation.spec_num_correct_drafts);
-            meta["spec_draft_token_num"] = json!(speculation.spec_num_proposed_drafts);
-            meta["spec_verify_ct"] = json!(speculation.spec_verify_ct);
+            meta["spec_accept_token_num"] = json!(speculation.accepted);
+            meta["spec_draft_token_num"] = json!(speculation.proposed);
+            meta["spec_verify_ct"] = json!(speculation.verified);
         }
         meta
     }
@@ -221,6 +221,6 @@ fn keep(place: &mut Option<String>, text: Option<&str>) {
     }
 }
 
-fn or_null(text: &Option<String>) -> &str {
-    text.as_deref().unwrap_or("null")
+fn or_null(text: Option<&String>) -> &str {
+    text.map_or("null", String::as_str)
 }

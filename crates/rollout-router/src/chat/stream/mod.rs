@@ -236,4 +236,8 @@ fn failed(error: &str) -> Reply {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "events are written where they are used"
+)]
 mod tests;
