@@ -1,6 +1,6 @@
 //! What the session router costs, as processes on loopback: an engine that answers with prepared bytes, the router, and the load.
 //!
-//! `benches/run router [turns|pass-through|fence]`. CPU time is the router process's own, from `/proc`, so that neither the load nor the
+//! `benches/run router [turns|pass-through|fence|vanish]`. CPU time is the router process's own, from `/proc`, so that neither the load nor the
 //! engine is in it. Other work on the machine disturbs it less than it does times; measurements repeat, and both sides of a comparison
 //! alternate in one run.
 
@@ -27,6 +27,7 @@ mod replies;
 #[path = "../support/spread.rs"]
 mod spread;
 mod turns;
+mod vanish;
 
 use process::{Process, command, operator};
 
@@ -36,12 +37,14 @@ fn main() {
         Some("turns") => turns::measure().await,
         Some("pass-through") => pass_through::measure().await,
         Some("fence") => fence::measure().await,
+        Some("vanish") => vanish::measure().await,
         None => {
             turns::measure().await;
             pass_through::measure().await;
             fence::measure().await;
+            vanish::measure().await;
         }
-        Some(other) => panic!("no part {other}: turns, pass-through or fence"),
+        Some(other) => panic!("no part {other}: turns, pass-through, fence or vanish"),
     });
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the behavioural cases against the simulated engine and against a real SGLang on the CPU.
+# Runs the behavioural cases, and those of the router, against the simulated engine and against a real SGLang on the CPU.
 # usage: run.sh [arguments of the test binary...]       such as a part of a case's name
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/engine.sh"
@@ -19,10 +19,11 @@ trap 'exit 143' TERM
 check_flags
 sglang_launch
 say "building the cases"
-cargo test -q --locked -p sglang-simulator --test behaviour --no-run
+cargo test -q --locked -p sglang-simulator --test behaviour -p rollout-router --test it --no-run
 sglang_wait
 export ROLLOUT_SGLANG_URL=$SGLANG_URL
-if ! cargo test --locked -p sglang-simulator --test behaviour -- "$@"; then
+if ! cargo test --locked -p sglang-simulator --test behaviour -- "$@" ||
+  ! cargo test --locked -p rollout-router --test it -- "${@:-both_engines}"; then
   sglang_complain "cases failed"
   exit 1
 fi

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use hyper::body::Incoming;
+use http::{HeaderMap, HeaderValue, StatusCode};
 use rollout_session::{FinishReason, TurnContext};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::Reply;
-use super::dialect::{Checked, Dialect};
+use super::dialect::{Bodies, Checked, Dialect};
+use super::exchange::{Answered, distrust_streams, read, send};
+use super::stream::{StreamOptions, Streamed};
 use super::turn::ended;
+use super::{Progress, Reply};
 use crate::ending::{self, Report};
-use crate::engines::{Engine, Line, Outstanding, Seat, SendError, read_reply};
 use crate::error::ApiError;
 use crate::flights::Ticket;
 use crate::headers::{self, ROUTING_KEY};
@@ -27,14 +27,16 @@ pub(super) struct CallPlan {
     pub(super) dialect: Dialect,
     pub(super) epoch: u64,
     pub(super) rid: HexId,
-    pub(super) body: Bytes,
+    pub(super) bodies: Bodies,
+    /// How the client wants its answer, if it wants a stream.
+    pub(super) stream: Option<StreamOptions>,
     pub(super) messages: Option<usize>,
     pub(super) input_ids: Option<Vec<u32>>,
     pub(super) client_headers: HeaderMap,
     pub(super) requested_at: f64,
     pub(super) ticket: Ticket,
     pub(super) identity: RequestIdentity,
-    pub(super) reply: watch::Sender<Option<Reply>>,
+    pub(super) progress: watch::Sender<Progress>,
 }
 
 /// Takes a call off its session's list, whatever happens to its task.
@@ -52,7 +54,7 @@ impl Drop for Listed {
 
 impl Listed {
     /// Takes the call off the list if nobody waits for it, so that nobody can join it any more.
-    fn unlist_if_abandoned(&self, clients: &watch::Sender<Option<Reply>>) -> bool {
+    fn unlist_if_abandoned(&self, clients: &watch::Sender<Progress>) -> bool {
         let mut state = self.session.state.lock();
         let abandoned = clients.receiver_count() == 0;
         if abandoned {
@@ -69,7 +71,7 @@ pub(super) async fn run(inner: Arc<Inner>, session: Arc<Session>, plan: CallPlan
         rid: plan.rid,
     };
     let started = Instant::now();
-    let clients = plan.reply.clone();
+    let clients = plan.progress.clone();
     let flight = plan.ticket.number();
     let over = session_over(&session, plan.epoch);
     let closing = inner.last_call.closing();
@@ -83,7 +85,7 @@ pub(super) async fn run(inner: Arc<Inner>, session: Arc<Session>, plan: CallPlan
                 // Nothing of it is recorded any more: its client need not wait for the engine.
                 let reply = Reply::from(&error);
                 inner.metrics.turn(started.elapsed(), reply.status);
-                clients.send_replace(Some(reply));
+                tell(&clients, reply);
                 let _ = tokio::time::timeout(inner.config.times.orphan, work).await;
                 return;
             }
@@ -105,7 +107,11 @@ pub(super) async fn run(inner: Arc<Inner>, session: Arc<Session>, plan: CallPlan
         }
     };
     inner.metrics.turn(started.elapsed(), reply.status);
-    clients.send_replace(Some(reply));
+    tell(&clients, reply);
+}
+
+fn tell(clients: &watch::Sender<Progress>, reply: Reply) {
+    clients.send_modify(|progress| progress.reply = Some(reply));
 }
 
 /// Waits until the session takes no turn of this epoch any more. Answers why.
@@ -180,29 +186,31 @@ async fn generate(
     if let Ok(key) = HeaderValue::from_str(session.id.as_str()) {
         headers.insert(ROUTING_KEY, key);
     }
-    let (line, response) = send(inner, session, plan, headers).await?;
-    let (head, body) = response.into_parts();
-    let limit = inner.config.limits.reply_bytes;
-    let body = read_reply(&line, body, limit, inner.config.times.idle_body).await?;
-    plan.ticket.prove();
-    let answered_at = unix_seconds();
-    let mut reply = Reply {
-        status: head.status,
-        headers: headers::to_client(head.headers),
-        body,
-    };
-    if head.status != StatusCode::OK {
-        if EngineFault::of_reply(head.status, &reply.body).is_none() {
+    let sent = send(inner, session, plan, headers).await?;
+    let Answered {
+        line,
+        mut reply,
+        streamed,
+        request,
+    } = read(inner, plan, sent).await?;
+    if reply.status != StatusCode::OK {
+        if EngineFault::of_reply(reply.status, &reply.body).is_none() {
             session.state.lock().engine_faults.clear();
         }
         return Ok(reply);
     }
+    let answered_at = unix_seconds();
     let body = reply.body.clone();
     let known = session.state.lock().forest.known_prompt();
     let checked = plan
         .dialect
         .check(&body, plan.input_ids.as_deref(), known)
-        .map_err(|error| ApiError::BadReply(error.to_string()))?;
+        .map_err(|error| {
+            if streamed.is_some() {
+                distrust_streams(line.engine(), &error);
+            }
+            ApiError::BadReply(error.to_string())
+        })?;
     if let Some(version) = &checked.generation.weight_version {
         line.engine().note_weight_version(version);
     }
@@ -215,7 +223,7 @@ async fn generate(
     if let Some(body) = client_body {
         reply.body = Bytes::from(body);
     }
-    let abandoned = plan.reply.receiver_count() == 0;
+    let abandoned = plan.progress.receiver_count() == 0;
     if abandoned && generation.finish == Some(FinishReason::Abort) {
         return Err(ApiError::RolloutClosed(
             "the client went away, the turn was aborted and not recorded".to_owned(),
@@ -224,20 +232,17 @@ async fn generate(
     inner.metrics.tokens(&generation);
     let context = TurnContext {
         messages: plan.messages,
-        request: &plan.body,
+        request: &request,
         response: record_body,
         prompt_text,
         requested_at: plan.requested_at,
         answered_at,
     };
     let mut state = session.state.lock();
-    if state
-        .forest
-        .commit(plan.epoch, generation, context)
-        .is_err()
-    {
+    let Ok(turn) = state.forest.commit(plan.epoch, generation, context) else {
         return Err(ended(&state, session.id));
-    }
+    };
+    state.asked.answered(plan.identity.digest, turn);
     state.settle_bytes(&inner.sessions);
     state.last_activity = Instant::now();
     state.last_error = None;
@@ -249,58 +254,11 @@ async fn generate(
             reply: reply.clone(),
         });
     }
+    drop(state);
+    // Only now: the end of a stream says that its turn is recorded. Nothing is awaited between the two.
+    if let Some(Streamed { end, .. }) = streamed {
+        plan.progress
+            .send_modify(|progress| progress.events.extend(end));
+    }
     Ok(reply)
-}
-
-/// Sends the request to the session's engine; to another one only if nothing reached the first.
-async fn send(
-    inner: &Arc<Inner>,
-    session: &Session,
-    plan: &mut CallPlan,
-    headers: HeaderMap,
-) -> Result<(Line, Response<Incoming>), ApiError> {
-    let rids: Arc<[String]> = Arc::from([plan.rid.as_str().to_owned()]);
-    let mut tried: Vec<Arc<Engine>> = Vec::new();
-    let mut last = None;
-    loop {
-        let Some(place) = choose(inner, session, &tried) else {
-            let reason = last.unwrap_or_else(|| inner.engines.why_none());
-            return Err(ApiError::NoEngine(reason));
-        };
-        let engine = Arc::clone(place.engine());
-        let line = Line::to(&engine);
-        plan.ticket.dispatch(place, &rids)?;
-        let answer = inner.upstream.generate(
-            &engine,
-            plan.dialect.path(),
-            headers.clone(),
-            plan.body.clone(),
-        );
-        match line.unless_silent(answer).await? {
-            Ok(response) => return Ok((line, response)),
-            Err(SendError::NotSent(reason)) => {
-                plan.ticket.recall();
-                engine.note_failure();
-                last = Some(format!("{engine}: {reason}"));
-                tried.push(engine);
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-/// A place at the session's engine, while it is there; else at the least loaded one, which becomes the session's.
-fn choose(inner: &Inner, session: &Session, tried: &[Arc<Engine>]) -> Option<Outstanding> {
-    let mut state = session.state.lock();
-    if let Some(seat) = &state.seat {
-        let engine = seat.engine();
-        let gone = tried.iter().any(|other| Arc::ptr_eq(other, engine));
-        let place = Some(engine).filter(|engine| engine.is_healthy() && !gone);
-        if let Some(place) = place.and_then(Outstanding::at) {
-            return Some(place);
-        }
-    }
-    let place = inner.engines.place(tried)?;
-    state.seat = Some(Seat::at(place.engine()));
-    Some(place)
 }

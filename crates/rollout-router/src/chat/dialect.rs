@@ -1,9 +1,11 @@
 //! What differs between the ways in which a turn can be asked for.
 
+use bytes::Bytes;
 use http::uri::PathAndQuery;
 use rollout_session::{ChatReply, GenerateReply, Generation, KnownPrompt, ReplyError};
 
-use crate::edit::chat::{Budget, ChatRequest};
+use super::stream::StreamOptions;
+use crate::edit::chat::{Budget, ChatRequest, Recording};
 use crate::edit::generate::GenerateRequest;
 use crate::edit::sampling::Sampling;
 use crate::error::ApiError;
@@ -74,6 +76,15 @@ pub(super) struct Checked<'a> {
     pub(super) prompt_text: Option<&'a str>,
 }
 
+/// A request as an engine may get it.
+#[derive(Debug)]
+pub(super) struct Bodies {
+    /// For an answer in one piece.
+    pub(super) whole: Bytes,
+    /// For a stream that can be recorded, if the client wants a stream.
+    pub(super) streamed: Option<Bytes>,
+}
+
 /// A request of either dialect.
 #[derive(Debug)]
 pub(super) enum TurnRequest<'a> {
@@ -101,6 +112,8 @@ impl TurnRequest<'_> {
         match self {
             Self::Chat(chat) if chat.wants_stream => Some(StreamOptions {
                 include_usage: chat.wants_usage,
+                log_probs: chat.wants_log_probs(),
+                tools: chat.has_tools(),
             }),
             _ => None,
         }
@@ -113,21 +126,33 @@ impl TurnRequest<'_> {
         }
     }
 
+    /// The bodies for the engine.
     pub(super) fn rewrite(
         &self,
         rid: HexId,
         sampling: &Sampling,
         budget: Option<Budget>,
-    ) -> Result<String, ApiError> {
+    ) -> Result<Bodies, ApiError> {
+        let rid = rid.as_str();
+        let (whole, streamed) = match self {
+            Self::Generate(generate) => (generate.rewrite(rid, sampling)?, None),
+            Self::Chat(chat) => {
+                let body = |recording| chat.rewrite(rid, sampling, budget, recording);
+                let streamed = chat.can_be_streamed().then(|| body(Recording::Streamed));
+                (body(Recording::Whole)?, streamed.transpose()?)
+            }
+        };
+        Ok(Bodies {
+            whole: Bytes::from(whole),
+            streamed: streamed.map(Bytes::from),
+        })
+    }
+
+    /// Whether the record has everything that the client asked for.
+    pub(super) fn is_answered_by_record(&self) -> bool {
         match self {
-            Self::Chat(chat) => chat.rewrite(rid.as_str(), sampling, budget),
-            Self::Generate(generate) => generate.rewrite(rid.as_str(), sampling),
+            Self::Chat(chat) => !chat.wants_log_probs(),
+            Self::Generate(_) => false,
         }
     }
-}
-
-/// How an answer is streamed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct StreamOptions {
-    pub(crate) include_usage: bool,
 }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   request --read, rewrite--> call (a task) --> engine --> reply --check--> commit --> client
-//!                                ^      `-- all clients gone: abort by id, wait for the last word
+//!                                ^      |           `-- a stream with ids: its deltas go to the client at once, its end after the commit
+//!                                |      `-- all clients gone: abort by id, wait for the last word
 //!                                `-- a retry of the same request joins
 //! ```
 //!
@@ -11,10 +12,12 @@
 
 mod call;
 mod dialect;
+mod exchange;
+mod stream;
 mod turn;
 
 pub(crate) use dialect::Dialect;
-pub(crate) use turn::turn;
+pub(crate) use turn::{Waiter, lost, turn};
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -49,6 +52,15 @@ impl Reply {
         *response.headers_mut() = self.headers;
         response
     }
+}
+
+/// How far a turn has come, for everybody who waits for it.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// What may be told of the answer before it is there. The end of the answer is among it once the turn is recorded.
+    pub(crate) events: Vec<Bytes>,
+    /// The answer.
+    pub(crate) reply: Option<Reply>,
 }
 
 impl From<&ApiError> for Reply {

@@ -10,9 +10,10 @@ use http::{HeaderValue, Response};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::Reply;
 use super::call::{self, CallPlan};
-use super::dialect::{Dialect, StreamOptions, TurnRequest};
+use super::dialect::{Dialect, TurnRequest};
+use super::stream::StreamOptions;
+use super::{Progress, Reply};
 use crate::body::Body;
 use crate::edit::chat::Budget;
 use crate::edit::sampling::Sampling;
@@ -20,11 +21,12 @@ use crate::error::ApiError;
 use crate::headers::{IDEMPOTENCY_KEY, RETRY_COUNT};
 use crate::id::HexId;
 use crate::session::unix_seconds;
-use crate::session::{Call, Phase, RequestIdentity, Session, SessionState};
+use crate::session::{Call, Evidence, Phase, RequestIdentity, Session, SessionState};
 use crate::sse::{self, EventStream};
 use crate::state::Inner;
 
-pub(super) type Waiter = watch::Receiver<Option<Reply>>;
+/// Follows a turn.
+pub(crate) type Waiter = watch::Receiver<Progress>;
 
 /// Serves a turn.
 pub(crate) async fn turn(
@@ -38,14 +40,15 @@ pub(crate) async fn turn(
     inner.check_session_token(&session.id, &parts.headers)?;
     let request = dialect.read(&body)?;
     let stream = request.stream();
-    let identity = RequestIdentity {
-        idempotency_key: header_text(parts, &IDEMPOTENCY_KEY),
-        body: body.clone(),
-    };
-    let waiter = match earlier(&session, &identity, is_retry(parts)) {
+    let identity = RequestIdentity::new(parts.headers.get(&IDEMPOTENCY_KEY), body.clone());
+    let evidence = evidence(parts);
+    let waiter = match earlier(&session, &identity, evidence, &request) {
         Earlier::Reply(reply) => return Ok(answer(reply, stream)),
         Earlier::Call(waiter) => waiter,
-        Earlier::None => start(inner, &session, dialect, parts, &request, identity)?,
+        Earlier::None => {
+            let asked = (identity, evidence);
+            start(inner, &session, dialect, parts, &request, asked)?
+        }
     };
     match stream {
         None => Ok(wait(waiter).await.into_response()),
@@ -61,8 +64,13 @@ enum Earlier {
 
 /// A request that says that it repeats another one gets that one's answer, if it is still to be had. Without such evidence equal
 /// requests are different turns.
-fn earlier(session: &Session, identity: &RequestIdentity, is_retry: bool) -> Earlier {
-    if !is_retry {
+fn earlier(
+    session: &Session,
+    identity: &RequestIdentity,
+    evidence: Evidence,
+    request: &TurnRequest<'_>,
+) -> Earlier {
+    if evidence == Evidence::None {
         return Earlier::None;
     }
     let mut state = session.state.lock();
@@ -74,12 +82,29 @@ fn earlier(session: &Session, identity: &RequestIdentity, is_retry: bool) -> Ear
         other => state.undelivered = other,
     }
     let call = state.calls.iter().find(|call| call.identity == *identity);
-    call.map_or(Earlier::None, |call| Earlier::Call(call.reply.subscribe()))
+    if let Some(call) = call {
+        return Earlier::Call(call.progress.subscribe());
+    }
+    // It was sent, and was lost on the way: the client would not ask again if it had it.
+    let answered = state.asked.answer_of(identity.digest);
+    match answered.and_then(|turn| state.forest.turn(turn)) {
+        Some(turn) if request.is_answered_by_record() => {
+            Earlier::Reply(Reply::json(turn.response().to_vec()))
+        }
+        _ => Earlier::None,
+    }
 }
 
-fn is_retry(parts: &Parts) -> bool {
+/// What a request says about being a repetition.
+fn evidence(parts: &Parts) -> Evidence {
     let count = header_text(parts, &RETRY_COUNT).and_then(|count| count.parse::<u32>().ok());
-    count.is_some_and(|count| count > 0) || parts.headers.contains_key(&IDEMPOTENCY_KEY)
+    if count.is_some_and(|count| count > 0) {
+        Evidence::Retry
+    } else if parts.headers.contains_key(&IDEMPOTENCY_KEY) {
+        Evidence::Key
+    } else {
+        Evidence::None
+    }
 }
 
 fn header_text(parts: &Parts, name: &http::HeaderName) -> Option<String> {
@@ -93,40 +118,42 @@ fn start(
     dialect: Dialect,
     parts: &Parts,
     request: &TurnRequest<'_>,
-    identity: RequestIdentity,
+    (identity, evidence): (RequestIdentity, Evidence),
 ) -> Result<Waiter, ApiError> {
     let (epoch, budget) = prepare(inner, session, request)?;
     let rid = HexId::random();
     let sampling = session.spec.sampling.as_ref();
     let no_policy = Sampling::default();
-    let body = request.rewrite(rid, sampling.unwrap_or(&no_policy), budget)?;
+    let bodies = request.rewrite(rid, sampling.unwrap_or(&no_policy), budget)?;
     let ticket = inner.flights.admit(session.scope())?;
-    let (sender, waiter) = watch::channel(None);
+    let (sender, waiter) = watch::channel(Progress::default());
     {
         let mut state = session.state.lock();
         // The session may have ended since it was looked at; then nobody would cancel this request.
         if state.forest.epoch() != epoch {
             return Err(ended(&state, session.id));
         }
+        state.asked.asked(identity.digest, evidence);
         state.calls.push(Call {
             rid,
             identity: identity.clone(),
             started: Instant::now(),
-            reply: sender.clone(),
+            progress: sender.clone(),
         });
     }
     let plan = CallPlan {
         dialect,
         epoch,
         rid,
-        body: Bytes::from(body),
+        bodies,
+        stream: request.stream(),
         messages: request.messages(),
         input_ids: request.input_ids(),
         client_headers: crate::headers::to_engine(&parts.headers),
         requested_at: unix_seconds(),
         ticket,
         identity,
-        reply: sender,
+        progress: sender,
     };
     inner
         .tasks
@@ -193,13 +220,15 @@ pub(super) fn ended(state: &SessionState, id: HexId) -> ApiError {
 }
 
 async fn wait(mut waiter: Waiter) -> Reply {
-    match waiter.wait_for(Option::is_some).await {
-        Ok(reply) => reply.clone().unwrap_or_else(lost),
+    let progress = waiter.wait_for(|progress| progress.reply.is_some()).await;
+    match progress {
+        Ok(progress) => progress.reply.clone().unwrap_or_else(lost),
         Err(_) => lost(),
     }
 }
 
-pub(super) fn lost() -> Reply {
+/// The answer of a turn whose task is gone.
+pub(crate) fn lost() -> Reply {
     Reply::from(&ApiError::Internal(
         "the turn was lost, nothing was recorded".to_owned(),
     ))
@@ -215,23 +244,27 @@ fn answer(reply: Reply, stream: Option<StreamOptions>) -> Response<Body> {
     }
 }
 
-/// Waits a moment, so that an early error keeps its status; then keeps the stream alive until there is an answer.
+/// Waits a moment for the first delta or the answer, so that an early error keeps its status; then keeps the stream alive.
 async fn stream_answer(inner: &Inner, waiter: Waiter, options: StreamOptions) -> Response<Body> {
     let period = inner.config.times.keep_alive;
     let mut first = waiter.clone();
     let early = tokio::time::timeout(period, async {
-        let reply = first.wait_for(Option::is_some).await;
-        reply.map_or_else(|_| lost(), |reply| reply.clone().unwrap_or_else(lost))
+        let begun = |progress: &Progress| !progress.events.is_empty() || progress.reply.is_some();
+        match first.wait_for(begun).await {
+            Ok(progress) if progress.events.is_empty() => progress.reply.clone(),
+            Ok(_) => None,
+            Err(_) => Some(lost()),
+        }
     })
     .await;
-    match early {
-        Ok(reply) => answer(reply, Some(options)),
-        Err(_) => event_response(Body::events(EventStream::new(
-            wait(waiter),
-            period,
-            options.include_usage,
-        ))),
+    let is_late = early.is_err();
+    if let Ok(Some(reply)) = early {
+        return answer(reply, Some(options));
     }
+    let usage = options.include_usage;
+    event_response(Body::events(EventStream::new(
+        waiter, period, usage, is_late,
+    )))
 }
 
 fn event_response(body: Body) -> Response<Body> {

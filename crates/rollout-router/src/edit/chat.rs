@@ -21,8 +21,51 @@ const OWNED: [&str; 9] = [
     "logprob_start_len",
 ];
 
-/// What every recorded request asks of the engine: one answer in one piece, with all ids and log-probabilities.
-const RECORDING: &str = r#""logprobs":true,"return_prompt_token_ids":true,"return_meta_info":true,"no_stop_trim":false,"stream":false"#;
+/// How the engine is asked for what is recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Recording {
+    /// One answer in one piece, with all ids, counters and log-probabilities.
+    Whole,
+    /// A stream of deltas with log-probabilities; ids and counters are at its end.
+    Streamed,
+}
+
+impl Recording {
+    fn fields(self) -> &'static str {
+        match self {
+            Self::Whole => {
+                r#""logprobs":true,"return_prompt_token_ids":true,"return_meta_info":true,"no_stop_trim":false,"stream":false"#
+            }
+            Self::Streamed => {
+                r#""logprobs":true,"return_input_ids_in_sglext":true,"return_output_ids_in_sglext":true,"return_cached_tokens_details":true,"return_spec_tokens_details":true,"no_stop_trim":false,"stream":true,"stream_options":{"include_usage":true}"#
+            }
+        }
+    }
+
+    /// Keys beyond [`OWNED`] that it sets itself, or that do not go with it.
+    fn owns(self, key: &str) -> bool {
+        let more: &[&str] = match self {
+            Self::Whole => &[],
+            Self::Streamed => &[
+                "return_token_ids",
+                "return_input_ids_in_sglext",
+                "return_output_ids_in_sglext",
+                "return_cached_tokens_details",
+                "return_spec_tokens_details",
+            ],
+        };
+        more.contains(&key)
+    }
+}
+
+/// What an engine returns in one piece only, or in another shape than it is recorded in.
+const WHOLE_ONLY: [&str; 5] = [
+    "return_routed_experts",
+    "return_indexer_topk",
+    "return_hidden_states",
+    "return_sampling_mask",
+    "return_flat_raw_output_top_logprobs",
+];
 
 const LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
 
@@ -63,17 +106,42 @@ impl<'a> ChatRequest<'a> {
                 "n must be 1: of several choices only one could be continued, so a session records one; send several requests instead".to_owned(),
             ));
         }
-        let wants_usage = request
-            .get("stream_options")
-            .and_then(|options| Request::read(options.as_bytes()).ok())
-            .is_some_and(|options| options.is_true("include_usage"));
+        let wants_usage = match request.get("stream_options") {
+            None => false,
+            Some(options) if options.starts_with('{') => {
+                Request::read(options.as_bytes())?.flag("include_usage")?
+            }
+            Some(_) => {
+                return Err(ApiError::BadRequest(
+                    "stream_options must be an object".to_owned(),
+                ));
+            }
+        };
         Ok(Self {
             messages,
-            wants_stream: request.is_true("stream"),
+            wants_stream: request.flag("stream")?,
             wants_usage,
             has_logprob_start: request.fields.get("logprob_start_len").is_some(),
             request,
         })
+    }
+
+    /// Whether the client wants log-probabilities for itself.
+    pub(crate) fn wants_log_probs(&self) -> bool {
+        self.request.is_true("logprobs")
+    }
+
+    /// Whether the answer may call tools.
+    pub(crate) fn has_tools(&self) -> bool {
+        self.request.get("tools").is_some()
+    }
+
+    /// Whether the client wants a stream, and nothing that does not fit into one.
+    pub(crate) fn can_be_streamed(&self) -> bool {
+        let whole_only = WHOLE_ONLY
+            .iter()
+            .any(|key| self.request.get(key).is_some_and(|value| value != "false"));
+        self.wants_stream && !whole_only
     }
 
     /// The body for the engine.
@@ -82,6 +150,7 @@ impl<'a> ChatRequest<'a> {
         rid: &str,
         sampling: &Sampling,
         budget: Option<Budget>,
+        recording: Recording,
     ) -> Result<String, ApiError> {
         let mut added = String::with_capacity(256);
         let mut replaced: Vec<&str> = Vec::new();
@@ -104,12 +173,13 @@ impl<'a> ChatRequest<'a> {
         if !added.is_empty() {
             added.push(',');
         }
-        added.push_str(RECORDING);
+        added.push_str(recording.fields());
         added.push_str(r#","rid":""#);
         added.push_str(rid);
         added.push('"');
         let drop = |key: &str| {
             OWNED.contains(&key)
+                || recording.owns(key)
                 || replaced.iter().any(|other| same_parameter(key, other))
                 || (clamped.is_some() && LIMITS.contains(&key))
         };

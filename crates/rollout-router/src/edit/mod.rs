@@ -56,6 +56,15 @@ impl<'a> Request<'a> {
         self.get(key) == Some("true")
     }
 
+    /// A key that is true or false; false when it is missing or null.
+    pub(crate) fn flag(&self, key: &str) -> Result<bool, ApiError> {
+        match self.get(key) {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(ApiError::BadRequest(format!("{key} must be true or false"))),
+        }
+    }
+
     /// An integer, if the key has one.
     pub(crate) fn integer(&self, key: &str) -> Option<i64> {
         self.get(key)?.parse().ok()

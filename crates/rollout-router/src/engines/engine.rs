@@ -49,6 +49,8 @@ pub(crate) struct Engine {
     /// Why its last probe was not answered.
     problem: Mutex<Option<String>>,
     weight_version: RwLock<Option<String>>,
+    /// A stream of it could not be recorded.
+    streams_badly: AtomicBool,
     aborts: Semaphore,
     known_since: Instant,
     /// Microseconds from then until it was heard of last.
@@ -97,6 +99,7 @@ impl Engine {
             health: Mutex::new(Health::default()),
             problem: Mutex::default(),
             weight_version: RwLock::new(None),
+            streams_badly: AtomicBool::new(false),
             aborts: Semaphore::new(ABORTS_AT_ONCE),
             known_since: Instant::now(),
             heard_micros: AtomicU64::new(0),
@@ -192,6 +195,16 @@ impl Engine {
         if self.weight_version.read().as_deref() != Some(version) {
             *self.weight_version.write() = Some(version.to_owned());
         }
+    }
+
+    /// Whether a turn may be streamed: no stream of it was incomplete so far.
+    pub(crate) fn is_trusted_to_stream(&self) -> bool {
+        !self.streams_badly.load(Ordering::Relaxed)
+    }
+
+    /// A stream of it could not be recorded: its answers are asked for in one piece from now on.
+    pub(crate) fn distrust_streams(&self) {
+        self.streams_badly.store(true, Ordering::Relaxed);
     }
 
     /// It answered. Returns whether that changed its standing.

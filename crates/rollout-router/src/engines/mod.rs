@@ -15,6 +15,7 @@ mod engine;
 mod health;
 mod line;
 mod list;
+mod model_info;
 mod probe;
 mod resolver;
 mod service;
@@ -26,6 +27,7 @@ pub(crate) use discovery::{Discovery, LookupEnd, LookupTimes, run as run_discove
 pub(crate) use engine::{Engine, Outstanding, Seat};
 pub(crate) use line::Line;
 pub(crate) use list::{Arrival, Engines};
+pub(crate) use model_info::ModelInfo;
 pub(crate) use probe::run as run_probes;
 pub use resolver::Resolver;
 pub use service::EngineService;

@@ -1,10 +1,12 @@
 //! Live sessions.
 
+mod asked;
 mod faults;
 mod lifecycle;
 mod spec;
 mod store;
 
+pub(crate) use asked::{Asked, Evidence, RequestIdentity};
 pub(crate) use faults::{EngineFault, EngineFaults, bounded};
 pub(crate) use lifecycle::{Assignment, Clocks, Expiry, Outcome, Phase, due};
 pub(crate) use spec::SessionSpec;
@@ -13,13 +15,12 @@ pub(crate) use store::Sessions;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use rollout_session::Forest;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use crate::chat::Reply;
+use crate::chat::{Progress, Reply};
 use crate::engines::Seat;
 use crate::flights::Scope;
 use crate::id::HexId;
@@ -47,6 +48,7 @@ pub(crate) struct SessionState {
     pub(crate) seat: Option<Seat>,
     pub(crate) calls: Vec<Call>,
     pub(crate) undelivered: Option<Undelivered>,
+    pub(crate) asked: Asked,
     pub(crate) abort: Option<Arc<AbortOrder>>,
     /// The claim that the session was given for.
     pub(crate) claim_id: Option<String>,
@@ -60,7 +62,7 @@ pub(crate) struct Call {
     pub(crate) rid: HexId,
     pub(crate) identity: RequestIdentity,
     pub(crate) started: Instant,
-    pub(crate) reply: watch::Sender<Option<Reply>>,
+    pub(crate) progress: watch::Sender<Progress>,
 }
 
 /// A committed turn whose client was gone.
@@ -68,13 +70,6 @@ pub(crate) struct Call {
 pub(crate) struct Undelivered {
     pub(crate) identity: RequestIdentity,
     pub(crate) reply: Reply,
-}
-
-/// What makes two requests the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RequestIdentity {
-    pub(crate) idempotency_key: Option<String>,
-    pub(crate) body: Bytes,
 }
 
 impl Session {
@@ -96,6 +91,7 @@ impl Session {
                 seat: None,
                 calls: Vec::new(),
                 undelivered: None,
+                asked: Asked::default(),
                 abort: None,
                 claim_id: None,
                 last_error: None,

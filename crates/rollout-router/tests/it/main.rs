@@ -16,6 +16,7 @@ mod agent_abort;
 #[expect(dead_code, reason = "these tests need less of it")]
 #[path = "../../../engine-http/tests/it/authority.rs"]
 mod authority;
+mod both_engines;
 mod claims;
 mod disconnect;
 mod discovery;
@@ -23,6 +24,7 @@ mod encryption;
 mod engine_faults;
 mod faults;
 mod fence;
+mod incremental;
 mod leave;
 mod lifecycle;
 mod limits;

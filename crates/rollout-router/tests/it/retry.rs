@@ -63,14 +63,94 @@ async fn equal_requests_without_evidence_are_siblings() {
 }
 
 #[tokio::test]
-async fn a_first_request_with_a_key_is_a_first_request() {
+async fn a_key_names_one_request() {
     let bed = Bed::start().await;
     let id = bed.session(json!({})).await;
     let keyed = bed.agent().header("idempotency-key", "k1");
     let first = keyed.post(&path(&id), body()).await.ok();
-    let second = keyed.post(&path(&id), body()).await.ok();
-    assert_ne!(first["id"], second["id"]);
-    assert_eq!(turns(&bed, &id).await, 2);
+    let again = keyed.post(&path(&id), body()).await.ok();
+    assert_eq!(first["id"], again["id"]);
+    assert_eq!(
+        first["choices"][0]["message"],
+        again["choices"][0]["message"]
+    );
+    assert_eq!(turns(&bed, &id).await, 1);
+    let other = bed.agent().header("idempotency-key", "k2");
+    assert_ne!(other.post(&path(&id), body()).await.ok()["id"], first["id"]);
+    let mut longer = body();
+    longer["max_tokens"] = json!(201);
+    assert_ne!(keyed.post(&path(&id), longer).await.ok()["id"], first["id"]);
+    assert_eq!(turns(&bed, &id).await, 3);
+}
+
+#[tokio::test]
+async fn a_retry_of_an_answer_that_was_lost_on_its_way_gets_the_recorded_turn() {
+    let bed = Bed::start().await;
+    for stream in [false, true] {
+        let id = bed.session(json!({})).await;
+        let mut body = body();
+        body["stream"] = json!(stream);
+        let first = bed.agent().post(&path(&id), body.clone()).await;
+        assert_eq!(first.status, 200);
+        let again = retrying(&bed).post(&path(&id), body.clone()).await;
+        assert_eq!(again.status, 200);
+        assert_eq!(content(first.text()), content(again.text()));
+        assert_eq!(again.text().contains("[DONE]"), stream);
+        assert_eq!(turns(&bed, &id).await, 1);
+        // The record has no log-probabilities in the client's form.
+        body["logprobs"] = json!(true);
+        bed.agent().post(&path(&id), body.clone()).await;
+        let anew = retrying(&bed).post(&path(&id), body).await;
+        assert!(anew.text().contains("\"logprob\":"));
+        assert_eq!(turns(&bed, &id).await, 3);
+    }
+}
+
+/// The text of an answer, streamed or not.
+fn content(text: &str) -> String {
+    let parsed = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
+    if text.starts_with('{') {
+        let content = &parsed(text)["choices"][0]["message"]["content"];
+        return content.as_str().unwrap().to_owned();
+    }
+    let events = text
+        .split("\n\n")
+        .map(|event| event.trim_start_matches("data: "));
+    let deltas = events.map(|event| parsed(event)["choices"][0]["delta"]["content"].clone());
+    deltas
+        .filter_map(|delta| delta.as_str().map(str::to_owned))
+        .collect()
+}
+
+#[tokio::test]
+async fn nobody_knows_whose_answer_a_retry_wants_when_the_same_was_asked_twice() {
+    let bed = Bed::start().await;
+    let id = bed.session(json!({})).await;
+    let first = bed.agent().post(&path(&id), body()).await.ok();
+    let second = bed.agent().post(&path(&id), body()).await.ok();
+    let retry = retrying(&bed).post(&path(&id), body()).await.ok();
+    assert_ne!(retry["id"], first["id"]);
+    assert_ne!(retry["id"], second["id"]);
+    assert_eq!(turns(&bed, &id).await, 3);
+}
+
+#[tokio::test]
+async fn a_retry_joins_a_stream_from_its_start() {
+    let mut config = engine_config();
+    config.time_scale = 10;
+    let bed = Bed::with(vec![config], |_| {}).await;
+    let id = bed.session(json!({})).await;
+    let mut body = body();
+    body["stream"] = json!(true);
+    let mut first = bed.chat_stream(&id, body.clone()).await;
+    let mut told = first.next().await.unwrap();
+    let second = retrying(&bed).post(&path(&id), body).await;
+    while let Some(piece) = first.next().await {
+        told.push_str(&piece);
+    }
+    assert!(told.ends_with("data: [DONE]\n\n"), "{told}");
+    assert_eq!(second.text(), told);
+    assert_eq!(turns(&bed, &id).await, 1);
 }
 
 #[tokio::test]

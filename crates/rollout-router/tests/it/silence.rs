@@ -146,10 +146,50 @@ async fn work_without_a_session_is_ended_too() {
     .await;
 }
 
+async fn rest_of(mut stream: crate::support::Pieces) -> String {
+    in_time(async {
+        let mut rest = String::new();
+        while let Some(piece) = stream.next().await {
+            rest.push_str(&piece);
+        }
+        rest
+    })
+    .await
+}
+
 #[tokio::test]
 async fn streams_from_a_silent_engine_break_off() {
-    let bed = Bed::with(vec![lazy_engine_config()], |config| {
-        impatient(config);
+    let mut in_one_piece = lazy_engine_config();
+    in_one_piece.server.tool_call_parser = None;
+    for engine in [in_one_piece, lazy_engine_config()] {
+        let bed = Bed::with(vec![engine], |config| {
+            impatient(config);
+            config.times.keep_alive = Duration::from_millis(20);
+        })
+        .await;
+        let simulator = &bed.engines[0].simulator;
+        let id = bed.session(json!({})).await;
+        let mut streamed = endless();
+        streamed["stream"] = json!(true);
+        let stream = bed.chat_stream(&id, streamed).await;
+        eventually("it runs", || simulator.state().running == 1).await;
+        // A stream that goes on would be a sign of life.
+        bed.engines[0].pause().await;
+        hang(&bed, 0);
+        let rest = rest_of(stream).await;
+        assert!(rest.contains("engine_silent"), "{rest}");
+        assert!(!rest.contains("[DONE]"));
+        let view = bed.control().get(&format!("/sessions/{id}")).await.ok();
+        assert_eq!(view["records"], json!([]));
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_pauses_in_the_middle_goes_on() {
+    let bed = Bed::with(vec![slow_engine_config()], |config| {
+        config.times.probe = Duration::from_millis(5);
+        config.times.engine_silence = Duration::from_millis(300);
+        config.times.idle_body = Duration::from_millis(50);
         config.times.keep_alive = Duration::from_millis(20);
     })
     .await;
@@ -157,19 +197,20 @@ async fn streams_from_a_silent_engine_break_off() {
     let id = bed.session(json!({})).await;
     let mut streamed = endless();
     streamed["stream"] = json!(true);
+    streamed["max_tokens"] = json!(50);
     let mut stream = bed.chat_stream(&id, streamed).await;
     eventually("it runs", || simulator.state().running == 1).await;
-    hang(&bed, 0);
-    let rest = in_time(async {
-        let mut rest = String::new();
-        while let Some(piece) = stream.next().await {
-            rest.push_str(&piece);
-        }
-        rest
-    })
-    .await;
-    assert!(rest.contains("engine_silent"), "{rest}");
-    assert!(!rest.contains("[DONE]"));
+    bed.engines[0].pause().await;
+    // It answers probes, so that nobody takes it for dead, and the client is told that somebody is there.
+    let mut comments = 0;
+    while comments < 50 {
+        let piece = in_time(stream.next()).await.unwrap();
+        comments += usize::from(piece.starts_with(':'));
+    }
+    bed.engines[0].resume().await;
+    let rest = rest_of(stream).await;
+    assert!(rest.ends_with("data: [DONE]\n\n"), "{rest}");
+    assert_eq!(bed.samples(&id, json!({})).await.samples.len(), 1);
 }
 
 /// An engine that begins every answer and ends none; it answers no probe.

@@ -1,4 +1,4 @@
-//! Streamed answers of a session.
+//! Streamed answers of a session, from engines whose stream cannot be recorded.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use sglang_simulator::{Fault, FaultKind, Replies, Script};
 
 use crate::support::{Bed, engine_config, eventually, slow_engine_config, user};
 
-fn calling() -> sglang_simulator::Config {
+pub(crate) fn calling() -> sglang_simulator::Config {
     let mut config = engine_config();
     let script = "
 - match: weather
@@ -29,7 +29,15 @@ fn calling() -> sglang_simulator::Config {
     config
 }
 
-fn chunks(text: &str) -> Vec<Value> {
+/// Engines that do not say whether they stream ids.
+async fn bed(adjust: impl FnOnce(&mut rollout_router::Config)) -> Bed {
+    let bed = Bed::with(vec![calling()], adjust).await;
+    let silent = Fault::new("/model_info", FaultKind::Status500);
+    bed.engines[0].simulator.add_fault(silent);
+    bed
+}
+
+pub(crate) fn chunks(text: &str) -> Vec<Value> {
     let events = text.split("\n\n").filter(|event| !event.is_empty());
     let data = events.filter(|event| !event.starts_with(':'));
     data.map(|event| event.strip_prefix("data: ").unwrap())
@@ -38,7 +46,7 @@ fn chunks(text: &str) -> Vec<Value> {
         .collect()
 }
 
-fn body(text: &str, extra: Value) -> Value {
+pub(crate) fn body(text: &str, extra: Value) -> Value {
     let tools = json!([{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}]);
     let mut body = json!({"model": "m", "messages": [user(text)], "stream": true, "tools": tools});
     body.as_object_mut()
@@ -49,7 +57,7 @@ fn body(text: &str, extra: Value) -> Value {
 
 #[tokio::test]
 async fn one_chunk_carries_the_message_as_miles_sends_it() {
-    let bed = Bed::with(vec![calling()], |_| {}).await;
+    let bed = bed(|_| {}).await;
     let id = bed.session(json!({})).await;
     let answer = bed.chat(&id, body("hi", json!({}))).await;
     assert_eq!(answer.status, 200);
@@ -79,7 +87,7 @@ async fn one_chunk_carries_the_message_as_miles_sends_it() {
 
 #[tokio::test]
 async fn usage_has_a_chunk_of_its_own_when_it_is_asked_for() {
-    let bed = Bed::with(vec![calling()], |_| {}).await;
+    let bed = bed(|_| {}).await;
     let id = bed.session(json!({})).await;
     let asked = json!({"stream_options": {"include_usage": true}});
     let answer = bed.chat(&id, body("hi", asked)).await;
@@ -92,7 +100,7 @@ async fn usage_has_a_chunk_of_its_own_when_it_is_asked_for() {
 
 #[tokio::test]
 async fn tool_calls_are_numbered() {
-    let bed = Bed::with(vec![calling()], |_| {}).await;
+    let bed = bed(|_| {}).await;
     let id = bed.session(json!({})).await;
     let answer = bed.chat(&id, body("weather?", json!({}))).await;
     let chunk = &chunks(answer.text())[0];
@@ -109,10 +117,7 @@ async fn tool_calls_are_numbered() {
 
 #[tokio::test]
 async fn a_long_generation_is_kept_alive_with_comments() {
-    let bed = Bed::with(vec![calling()], |config| {
-        config.times.keep_alive = Duration::from_millis(20);
-    })
-    .await;
+    let bed = bed(|config| config.times.keep_alive = Duration::from_millis(20)).await;
     let slow = Fault::new("/v1/chat/completions", FaultKind::SlowFirstByte).seconds(200.0);
     bed.engines[0].simulator.add_fault(slow);
     let id = bed.session(json!({})).await;
@@ -138,11 +143,23 @@ async fn an_early_error_keeps_its_status() {
     let early = bed.chat(&id, json!({"messages": [], "stream": true})).await;
     assert_eq!(early.status, 400);
     assert_eq!(early.headers["content-type"], "application/json");
+    for wrong in [
+        json!({"stream": "yes"}),
+        json!({"stream": 1}),
+        json!({"stream_options": true}),
+        json!({"stream_options": {"include_usage": "yes"}}),
+    ] {
+        let answer = bed.chat(&id, body("hi", wrong.clone())).await;
+        assert_eq!(answer.status, 400, "{wrong}");
+        assert!(answer.error().contains("must be"), "{}", answer.error());
+    }
 }
 
 #[tokio::test]
 async fn a_late_error_is_an_event_that_ends_the_stream() {
-    let bed = Bed::with(vec![slow_engine_config()], |config| {
+    let mut engine = slow_engine_config();
+    engine.server.tool_call_parser = None;
+    let bed = Bed::with(vec![engine], |config| {
         config.times.keep_alive = Duration::from_millis(20);
     })
     .await;

@@ -216,6 +216,12 @@ impl App {
         self.config.server.reasoning_parser.is_some()
     }
 
+    /// Whether anything looks through the text of a chat.
+    pub(crate) fn has_parser(&self) -> bool {
+        let server = &self.config.server;
+        server.reasoning_parser.is_some() || server.tool_call_parser.is_some()
+    }
+
     /// Tokens of the first `generated` that are reasoning, as far as a parser is there to tell.
     pub(crate) fn reasoning_tokens(&self, output: &Output, generated: usize) -> usize {
         if !self.separates_reasoning() {

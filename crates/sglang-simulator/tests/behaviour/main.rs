@@ -131,6 +131,7 @@ cases! {
         a_batch_tells_its_parts_apart,
         a_chat_adds_up,
         a_chat_with_log_probs,
+        a_chat_with_ids,
         errors_arrive_in_the_stream,
         ids_are_refused_in_a_streamed_chat,
     }

@@ -132,6 +132,39 @@ pub(crate) async fn a_chat_with_log_probs(engine: &Engine) {
     assert_eq!(entries, 12, "{events:?}");
 }
 
+pub(crate) async fn a_chat_with_ids(engine: &Engine) {
+    let ids = json!({"return_input_ids_in_sglext": true, "return_output_ids_in_sglext": true, "logprobs": true});
+    let whole = engine.chat(&chat(&ids)).await;
+    let mut streamed = chat(&ids);
+    streamed["stream"] = json!(true);
+    streamed["stream_options"] = json!({"include_usage": true});
+    // It may end by itself: then the last token has no text, and its log-probability comes all the same.
+    streamed["max_tokens"] = json!(300);
+    streamed["ignore_eos"] = json!(false);
+    let events = engine.events("/v1/chat/completions", &streamed).await;
+    let [.., extension, usage] = &events[..] else {
+        panic!("{events:?}")
+    };
+    same(&extension["choices"], &json!([]), extension);
+    same(
+        &extension["sglext"]["input_ids"],
+        &whole["sglext"]["input_ids"],
+        extension,
+    );
+    let output = ids_of(&extension["sglext"]["output_ids"][0]);
+    let log_probs = events
+        .iter()
+        .filter_map(|event| event["choices"][0]["logprobs"]["content"].as_array())
+        .map(Vec::len)
+        .sum::<usize>();
+    assert_eq!(log_probs, output.len(), "{events:?}");
+    same(
+        &usage["usage"]["completion_tokens"],
+        &json!(output.len()),
+        usage,
+    );
+}
+
 pub(crate) async fn errors_arrive_in_the_stream(engine: &Engine) {
     let body = json!({"input_ids": vec![5; 5000], "stream": true, "sampling_params": {"max_new_tokens": 1}});
     let events = engine.events("/generate", &body).await;

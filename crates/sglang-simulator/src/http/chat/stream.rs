@@ -11,7 +11,7 @@ use super::request::ChatRequest;
 use crate::engine::Ticket;
 use crate::http::App;
 use crate::http::generate::{Answer, AnswerOptions};
-use crate::http::openai::{self, Facts, finish};
+use crate::http::openai::{self, Extension, Facts, LastEvents, finish};
 use crate::http::reply;
 use crate::wire::{reasoning, tool_calls};
 
@@ -62,9 +62,12 @@ pub(super) fn response(
         created: app.created(),
         model: chat.model().to_owned(),
     });
-    let usage_event = chat.include_usage.then(|| head.event(&json!([])));
+    let last = LastEvents {
+        usage: chat.include_usage.then(|| head.event(&json!([]))),
+        extension: extension(&chat, &head, &tickets),
+    };
     let chat = Arc::new(chat);
-    openai::stream(app, tickets, options, usage_event, |index| {
+    openai::stream(app, tickets, options, last, |index| {
         let mut sample = Sample {
             app: app.clone(),
             chat: chat.clone(),
@@ -77,6 +80,20 @@ pub(super) fn response(
             opened: false,
         };
         move |answer: &Answer| Bytes::from(sample.events(answer).concat())
+    })
+}
+
+/// The event with the ids of prompt and outputs, where they are asked for. It lacks the outputs', which are known at the end.
+fn extension(chat: &ChatRequest, head: &Head, tickets: &[Ticket]) -> Option<Extension> {
+    let with_output = chat.flag("return_output_ids_in_sglext");
+    let prompt = chat
+        .flag("return_input_ids_in_sglext")
+        .then(|| tickets.first().map(|ticket| ticket.job().prompt.to_vec()))
+        .flatten();
+    (with_output || prompt.is_some()).then(|| Extension {
+        event: head.event(&json!([])),
+        prompt,
+        with_output,
     })
 }
 
@@ -93,18 +110,16 @@ impl Sample {
         }
         let ended = chunk.ending.is_some();
         let mut logprobs = self.new_logprobs(chunk);
-        let mut texts = self.new_texts(&chunk.text, ended);
-        if texts.is_empty() && ended && logprobs.is_some() {
-            texts.push(("content", "".into()));
-        }
-        for field in texts {
-            if logprobs.is_some() {
-                self.logprobs_sent = chunk.output_ids.len();
-            }
+        self.logprobs_sent = chunk.output_ids.len();
+        for field in self.new_texts(&chunk.text, ended) {
             events.push(self.delta(&[field], logprobs.take().as_ref()));
         }
         for call in self.new_calls(&chunk.text) {
             events.push(self.delta(&[("tool_calls", json!([call]))], None));
+        }
+        // Without a parser, SGLang loses those of a step that has no new text, such as the end token's.
+        if logprobs.is_some() && self.app.has_parser() {
+            events.push(self.delta(&[], logprobs.take().as_ref()));
         }
         if ended {
             let facts = Facts::of(&chunk.meta_info);

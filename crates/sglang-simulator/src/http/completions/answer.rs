@@ -10,7 +10,7 @@ use super::request::CompletionRequest;
 use crate::engine::Ticket;
 use crate::http::App;
 use crate::http::generate::{Answer, AnswerOptions};
-use crate::http::openai::{self, Facts, finish, metadata, usage};
+use crate::http::openai::{self, Facts, LastEvents, finish, metadata, usage};
 use crate::http::reply;
 use crate::wire::logprobs::Logprobs;
 
@@ -97,12 +97,16 @@ pub(super) fn stream(
         "created": app.created(),
         "model": wanted.0.model(),
     });
-    let usage_event = wanted.0.includes_usage().then(|| {
+    let usage = wanted.0.includes_usage().then(|| {
         let mut event = head.clone();
         event["choices"] = json!([]);
         event
     });
-    openai::stream(app, tickets, options, usage_event, |index| {
+    let last = LastEvents {
+        usage,
+        extension: None,
+    };
+    openai::stream(app, tickets, options, last, |index| {
         let (head, mut sent, mut tokens) = (head.clone(), 0, 0);
         move |answer: &Answer| {
             let event = chunk(&head, index, answer, sent, tokens);

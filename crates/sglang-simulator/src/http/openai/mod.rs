@@ -8,7 +8,7 @@ mod stream;
 pub(super) use facts::{Facts, finish, metadata, usage};
 pub(super) use fields::Fields;
 pub(super) use shapes::{BIASES, NULLABLE_TEXTS, RESPONSE_FORMAT, STREAM_OPTIONS, TEXTS};
-pub(super) use stream::stream;
+pub(super) use stream::{Extension, LastEvents, stream};
 
 use super::reply::ApiError;
 

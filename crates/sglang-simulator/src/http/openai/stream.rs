@@ -12,16 +12,55 @@ use serde_json::Value;
 use super::{Facts, as_openai, usage};
 use crate::engine::Ticket;
 use crate::http::App;
-use crate::http::generate::{Answer, AnswerOptions, Chunks};
+use crate::http::generate::{Answer, AnswerOptions, Chunks, Meta};
 use crate::http::reply;
 
-/// Answers with a stream. `writer` makes what writes the events of the output with an index; `usage_event` is the event that tells the usage, without
-/// it, where it is asked for.
+/// What comes after the outputs, where it is asked for.
+#[derive(Default)]
+pub(in crate::http) struct LastEvents {
+    /// The event that tells the usage, without it.
+    pub(in crate::http) usage: Option<Value>,
+    pub(in crate::http) extension: Option<Extension>,
+}
+
+/// The event with SGLang's own extension.
+pub(in crate::http) struct Extension {
+    /// The event without it.
+    pub(in crate::http) event: Value,
+    /// Ids of the prompt, if they are wanted.
+    pub(in crate::http) prompt: Option<Vec<u32>>,
+    /// Whether the ids of the outputs are.
+    pub(in crate::http) with_output: bool,
+}
+
+impl Extension {
+    fn into_event(self, outputs: &[Vec<u32>]) -> Bytes {
+        let mut event = self.event;
+        let mut fields = serde_json::Map::new();
+        if let Some(prompt) = self.prompt {
+            fields.insert("input_ids".into(), prompt.into());
+        }
+        if self.with_output {
+            let outputs = outputs.iter().cloned().map(Value::from).collect();
+            fields.insert("output_ids".into(), outputs);
+        }
+        event["sglext"] = fields.into();
+        reply::event(&event)
+    }
+}
+
+/// What a stream knows of an output that has ended.
+struct Ended {
+    meta: Meta,
+    ids: Vec<u32>,
+}
+
+/// Answers with a stream. `writer` makes what writes the events of the output with an index.
 pub(in crate::http) fn stream<W>(
     app: &Arc<App>,
     tickets: Vec<Ticket>,
     options: Vec<AnswerOptions>,
-    usage_event: Option<Value>,
+    last: LastEvents,
     writer: impl Fn(usize) -> W,
 ) -> Response
 where
@@ -37,7 +76,10 @@ where
             let events = Chunks::new(app.clone(), ticket, options).into_events(
                 move |answer| {
                     if answer.ending.is_some() {
-                        ended.lock().push(answer.meta_info.clone());
+                        ended.lock().push(Ended {
+                            meta: answer.meta_info.clone(),
+                            ids: answer.output_ids.clone(),
+                        });
                     }
                     write(&answer)
                 },
@@ -47,14 +89,24 @@ where
         })
         .collect();
     let end = futures_util::stream::once(async move {
+        let LastEvents {
+            usage: usage_event,
+            extension,
+        } = last;
+        let ended = ended.lock();
         let mut last = Vec::new();
-        if let Some(mut event) = usage_event {
-            event["usage"] = usage(ended.lock().iter().map(Facts::of));
-            last.extend_from_slice(&reply::event(&event));
+        if let Some(extension) = extension {
+            let outputs: Vec<Vec<u32>> = ended.iter().map(|output| output.ids.clone()).collect();
+            last.push(Ok(extension.into_event(&outputs)));
         }
-        last.extend_from_slice(&reply::done_event());
-        Ok(Bytes::from(last))
+        if let Some(mut event) = usage_event {
+            event["usage"] = usage(ended.iter().map(|output| Facts::of(&output.meta)));
+            last.push(Ok(reply::event(&event)));
+        }
+        last.push(Ok(reply::done_event()));
+        futures_util::stream::iter(last)
     });
+    let end = end.flatten();
     reply::event_stream(Body::from_stream(
         futures_util::stream::select_all(outputs).chain(end),
     ))

@@ -1,24 +1,19 @@
 //! Chat answers as server-sent events.
 //!
-//! SGLang does not stream ids, so a recorded answer is whole before the first delta can go out. Until then comments keep the
-//! connection alive; then one chunk carries the message, as Miles's session server sends it, and `[DONE]` ends the stream.
+//! An engine whose stream carries ids and log-probabilities is passed on as it comes ([`EventStream`]). Of another one the answer is
+//! whole before the first delta can go out: until then comments keep the connection alive, then one chunk carries the message, as
+//! Miles's session server sends it ([`of_reply`]). `[DONE]` ends the stream of a turn that was recorded, and no other.
 
-use std::fmt;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-use std::time::Duration;
+mod split;
+mod stream;
 
-use bytes::Bytes;
-use http_body::{Body as HttpBody, Frame};
+pub(crate) use split::Splitter;
+pub(crate) use stream::EventStream;
+
 use rollout_session::json::{Cursor, JsonError, Kind};
 use serde_json::{Map, Value, json};
-use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use crate::body::BodyError;
-use crate::chat::Reply;
-
-const DONE: &str = "data: [DONE]\n\n";
-const COMMENT: &[u8] = b": keep-alive\n\n";
+pub(crate) const DONE: &str = "data: [DONE]\n\n";
 
 /// The parts of a chat reply that a stream repeats.
 #[derive(Debug, Default)]
@@ -139,67 +134,6 @@ fn error_event(body: &[u8]) -> String {
         other => json!({"error": other}),
     };
     format!("data: {body}\n\n")
-}
-
-/// A stream whose answer is not there yet.
-pub(crate) struct EventStream {
-    answer: Option<Pin<Box<dyn Future<Output = Reply> + Send>>>,
-    comments: Interval,
-    include_usage: bool,
-    greeted: bool,
-}
-
-impl EventStream {
-    pub(crate) fn new(
-        answer: impl Future<Output = Reply> + Send + 'static,
-        period: Duration,
-        include_usage: bool,
-    ) -> Self {
-        let mut comments = tokio::time::interval_at(Instant::now() + period, period);
-        comments.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self {
-            answer: Some(Box::pin(answer)),
-            comments,
-            include_usage,
-            greeted: false,
-        }
-    }
-}
-
-impl fmt::Debug for EventStream {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("EventStream")
-    }
-}
-
-impl HttpBody for EventStream {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let this = &mut *self;
-        let Some(answer) = &mut this.answer else {
-            return Poll::Ready(None);
-        };
-        if let Poll::Ready(reply) = answer.as_mut().poll(context) {
-            this.answer = None;
-            let text = if reply.status.is_success() {
-                of_reply(&reply.body, this.include_usage)
-            } else {
-                error_event(&reply.body)
-            };
-            return Poll::Ready(Some(Ok(Frame::data(Bytes::from(text)))));
-        }
-        let due = this.comments.poll_tick(context).is_ready();
-        if due || !this.greeted {
-            this.greeted = true;
-            return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(COMMENT)))));
-        }
-        Poll::Pending
-    }
 }
 
 #[cfg(test)]
