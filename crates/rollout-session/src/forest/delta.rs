@@ -16,6 +16,17 @@ impl<T: Copy + PartialEq> Delta<T> {
         }
     }
 
+    /// The same of a sequence that is given away: it is not copied when nothing of it is shared.
+    pub(super) fn of(shared: usize, full: Vec<T>) -> Self {
+        if shared == 0 {
+            return Self {
+                shared,
+                own: full.into(),
+            };
+        }
+        Self::new(shared, &full)
+    }
+
     pub(super) fn shared(&self) -> usize {
         self.shared
     }

@@ -68,6 +68,12 @@ impl Pieces {
             .push(u32::try_from(self.text.len()).unwrap_or(u32::MAX));
     }
 
+    /// Gives back what was reserved for more.
+    pub(crate) fn shrink(&mut self) {
+        self.text.shrink_to_fit();
+        self.ends.shrink_to_fit();
+    }
+
     /// Number of tokens.
     pub fn len(&self) -> usize {
         self.ends.len()
@@ -96,6 +102,15 @@ impl Pieces {
     }
 }
 
+/// What an engine sent for the trainer to replay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReplayPayload {
+    /// Rows of 32-bit integers, little-endian.
+    Rows(Vec<u8>),
+    /// It could not be read; the reason.
+    Broken(&'static str),
+}
+
 /// One generation of an engine: what is recorded of a turn.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Generation {
@@ -119,6 +134,12 @@ pub struct Generation {
     pub spec: SpecInfo,
     /// Seconds that the engine took.
     pub engine_seconds: Option<f64>,
+    /// The experts that each token was routed to.
+    pub routed_experts: Option<ReplayPayload>,
+    /// The positions that sparse attention chose.
+    pub indexer_topk: Option<ReplayPayload>,
+    /// Layers of `indexer_topk`.
+    pub indexer_layers: Option<usize>,
 }
 
 impl Generation {
