@@ -6,7 +6,7 @@
 //! round, gives other training samples.
 //!
 //! Inputs: two messages as JSON text. They are compared where they lie; no tree is built, and two equal texts are equal at a glance.
-//! Caveats: a text that is not a JSON object matches nothing; values are compared down to [`MAX_DEPTH`](crate::json::MAX_DEPTH)
+//! Caveats: a text that is not a JSON object matches only itself; values are compared down to [`MAX_DEPTH`](crate::json::MAX_DEPTH)
 //! levels.
 
 mod arguments;
@@ -49,7 +49,7 @@ impl Matcher {
     /// Whether `replayed` stands for `stored`.
     pub fn matches(self, stored: &str, replayed: &str) -> bool {
         if stored == replayed {
-            return Message::read(stored).is_ok();
+            return true;
         }
         self.compare(stored, replayed).unwrap_or(false)
     }
