@@ -27,6 +27,14 @@ impl<T: Copy + PartialEq> Delta<T> {
         Self::new(shared, &full)
     }
 
+    /// A sequence of which `shared` items are the parent's.
+    pub(super) fn from_parts(shared: usize, own: Vec<T>) -> Self {
+        Self {
+            shared,
+            own: own.into(),
+        }
+    }
+
     pub(super) fn shared(&self) -> usize {
         self.shared
     }

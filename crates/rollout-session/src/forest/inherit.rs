@@ -250,21 +250,21 @@ impl Forest {
     ) -> Option<TurnId> {
         let mut best: Option<TurnId> = None;
         // Parents come before their children: one pass without recursion, however deep the tree is.
-        let mut matched: Vec<bool> = Vec::with_capacity(self.turns.len());
+        let mut begins: Vec<bool> = Vec::with_capacity(self.turns.len());
         for (id, turn) in self.turns() {
-            let matches = if Some(id) == below {
+            let begins_it = if Some(id) == below {
                 true
             } else {
                 let from = match turn.parent {
-                    Some(parent) => matched[parent.turn.index()]
+                    Some(parent) => begins[parent.turn.index()]
                         .then(|| self.conversation_len(Some(parent.turn))),
                     None => below.is_none().then_some(0),
                 };
                 from.and_then(|from| messages.get(from..))
                     .is_some_and(|rest| adds_only(turn, rest, matcher))
             };
-            matched.push(matches);
-            if matches && self.conversation_len(best) <= turn.conversation {
+            begins.push(begins_it);
+            if begins_it && self.conversation_len(best) <= turn.conversation {
                 best = Some(id);
             }
         }

@@ -21,12 +21,14 @@ mod inherit;
 mod line;
 mod record;
 mod replay;
+mod stored;
 mod tree;
 mod turn;
 
 pub use inherit::{CommitError, Position, PrepareError, Rules};
 pub use line::{Break, Line};
 pub use replay::Replay;
+pub use stored::StoredError;
 pub use tree::{Leaf, Shape};
 pub use turn::{Edge, Parent, Turn, TurnContext, TurnId};
 
@@ -254,6 +256,10 @@ impl Forest {
             requested_at: context.requested_at,
             answered_at: context.answered_at,
         };
+        self.push(turn)
+    }
+
+    fn push(&mut self, turn: Turn) -> TurnId {
         self.heap_bytes += turn.heap_bytes();
         let id = TurnId(u32::try_from(self.turns.len()).unwrap_or(u32::MAX));
         self.turns.push(turn);

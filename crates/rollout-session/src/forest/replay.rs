@@ -18,7 +18,7 @@ pub(super) enum Payload {
 }
 
 impl Payload {
-    fn rows(&self) -> Option<&Delta<u8>> {
+    pub(super) fn rows(&self) -> Option<&Delta<u8>> {
         match self {
             Self::Rows(rows) => Some(rows),
             Self::Absent | Self::Broken(_) => None,

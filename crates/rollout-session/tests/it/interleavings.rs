@@ -266,8 +266,19 @@ proptest! {
             let sent = [&truth.messages[..], std::slice::from_ref(&truth.message)].concat();
             prop_assert_eq!(held, sent);
         }
+        let mut again = Forest::of_shape(shape, max_trim);
+        for (id, _) in forest.turns() {
+            again.restore(&forest.store(id).unwrap().unwrap()).unwrap();
+        }
         let picker = if keeps_all { Picker::KeepAll } else { Picker::DropRetries };
-        let collected = plan(&forest, CollectOptions { max_seq_len, picker, ..CollectOptions::default() }).assemble(&forest, &[]);
+        let options = CollectOptions { max_seq_len, picker, ..CollectOptions::default() };
+        let collected = plan(&forest, options.clone()).assemble(&forest, &[]);
+        if is_tree || again.head() == forest.head() {
+            // A tree that went back without an answer is again where its last answer was.
+            let again = plan(&again, options).assemble(&again, &[]);
+            prop_assert_eq!(&again.samples, &collected.samples);
+        }
+        prop_assert_eq!(again.heap_bytes(), forest.heap_bytes());
         let mut seen = HashSet::new();
         for sample in &collected.samples {
             prop_assert!(sample.validate().is_ok());

@@ -18,4 +18,5 @@ mod properties;
 mod python;
 mod replay;
 mod reply;
+mod stored;
 mod support;
