@@ -1,18 +1,6 @@
-//! Bytes per idle session, and per stored token.
+//! Bytes per stored token.
 
-use bytes::Bytes;
-use http::{Method, Request};
-use http_body_util::{BodyExt, Full};
-use rollout_router::{BodyError, Config, Router};
 use rollout_session::{FinishReason, Forest, Generation, Shape, TurnContext};
-use tower::Service;
-
-const SESSIONS: u32 = 10_000;
-
-pub(crate) fn measure() {
-    idle();
-    tokens();
-}
 
 /// Resident memory in bytes.
 fn resident() -> f64 {
@@ -25,41 +13,8 @@ fn resident() -> f64 {
     kibibytes * 1024.0
 }
 
-/// Sessions of a router that nobody has used yet.
-fn idle() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        // Nobody listens there, and nobody has to.
-        let router = Router::new(Config::new(["http://127.0.0.1:9"])).unwrap();
-        let mut service = router.control_service();
-        create(&mut service).await;
-        let before = resident();
-        for _ in 0..SESSIONS {
-            create(&mut service).await;
-        }
-        let each = (resident() - before) / f64::from(SESSIONS);
-        println!("idle sessions: {each:.0} bytes each ({SESSIONS} live in a router)");
-        router.stop().await;
-    });
-}
-
-async fn create(service: &mut rollout_router::Service) {
-    let body =
-        Full::new(Bytes::from_static(b"{}")).map_err(|never| -> BodyError { match never {} });
-    let request = Request::builder()
-        .method(Method::POST)
-        .uri("/sessions")
-        .body(body)
-        .unwrap();
-    let answer = service.call(request).await.unwrap();
-    assert!(answer.status().is_success(), "{}", answer.status());
-}
-
 /// Turns of ids and log-probabilities, each of which repeats everything before it.
-fn tokens() {
+pub(crate) fn measure() {
     const FORESTS: u32 = 50;
     const TURNS: u32 = 100;
     const ADDED: u32 = 100;

@@ -229,6 +229,7 @@ async fn generate(
         prompt_text,
         requested_at: plan.requested_at,
         answered_at,
+        ..TurnContext::default()
     };
     let mut state = session.state.lock();
     if state

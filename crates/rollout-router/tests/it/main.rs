@@ -23,6 +23,7 @@ mod encryption;
 mod engine_faults;
 mod faults;
 mod fence;
+mod journal;
 mod leave;
 mod lifecycle;
 mod limits;
