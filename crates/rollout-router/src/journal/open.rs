@@ -252,7 +252,8 @@ fn patch(path: &Path, copy: &Path) -> std::io::Result<()> {
 /// Whether an error says that the file is not what it was, and not that the place is not fit.
 fn is_damage(path: &Path, error: &rusqlite::Error) -> bool {
     match error.sqlite_error_code() {
-        Some(
+        None
+        | Some(
             ErrorCode::DatabaseBusy
             | ErrorCode::DatabaseLocked
             | ErrorCode::DiskFull
@@ -267,7 +268,6 @@ fn is_damage(path: &Path, error: &rusqlite::Error) -> bool {
         // A header can say that a file is only to be read.
         Some(ErrorCode::ReadOnly) => fs::OpenOptions::new().append(true).open(path).is_ok(),
         Some(_) => true,
-        None => false,
     }
 }
 

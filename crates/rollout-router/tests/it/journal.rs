@@ -293,9 +293,9 @@ async fn an_entry_is_waited_for_without_blocking() {
     let directory = tempfile::tempdir().unwrap();
     let (journal, _) = open(&directory.path().join("journal"));
     let waits = journal.append(created(id(1))).unwrap();
-    waits.durable(Duration::from_secs(60)).await.unwrap();
+    waits.durable(Duration::from_mins(1)).await.unwrap();
     let again = journal.append(created(id(1))).unwrap();
-    assert!(again.durable(Duration::from_secs(60)).await.is_err());
+    assert!(again.durable(Duration::from_mins(1)).await.is_err());
 }
 
 /// A small generator, so that each run does the same damage.

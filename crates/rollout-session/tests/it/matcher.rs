@@ -76,7 +76,7 @@ fn parts_are_compared_as_python_compares_them() {
             r#"{"content":"y"}"#,
             "111",
         ),
-        (r#"{"content":"x","content":null}"#, r#"{}"#, "111"),
+        (r#"{"content":"x","content":null}"#, r"{}", "111"),
         (r#"{"content":"\ud800"}"#, r#"{"content":"\ud801"}"#, "000"),
         (
             r#"{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}"#,
