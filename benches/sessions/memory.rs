@@ -49,7 +49,7 @@ pub(crate) fn measure() {
     println!(
         "stored tokens: {:.1} bytes each, half of them with a log-probability ({:.1} counted), everything of {TURNS} turns included",
         bytes / stored,
-        counted as f64 / stored
+        f64::from(u32::try_from(counted).unwrap()) / stored
     );
     println!(
         "an output id with its log-probability: at most {:.1} bytes",
