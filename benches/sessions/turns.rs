@@ -71,8 +71,7 @@ fn conversation(shape: Shape) -> Vec<Cost> {
         let started = Instant::now();
         let spans = message_spans(&body).unwrap();
         let walked = Instant::now();
-        let texts: Vec<&str> = spans.iter().map(|span| &body[span.clone()]).collect();
-        let position = forest.prepare(&texts, rules).unwrap();
+        let position = forest.prepare(&body, &spans, rules).unwrap();
         let placed = Instant::now();
         let context = TurnContext {
             messages: Some(spans.len()),

@@ -4,8 +4,10 @@
 //! in between: a retry that fails leaves the turn that it would have replaced. Answers that come at the same time are siblings; of a
 //! *line* the first that is committed is the conversation, the others are kept beside it.
 
+use std::ops::Range;
+
 use super::attach::Attachment;
-use super::delta::common_prefix;
+use super::delta::{common_prefix, common_prefix_of_pieces};
 use super::{Edge, Forest, Parent, Shape, TurnContext, TurnId};
 use crate::matcher::{self, Matcher};
 use crate::reply::{FinishReason, Generation};
@@ -16,7 +18,7 @@ const MAX_ROLLBACK: usize = 1;
 /// What holds for a session's requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules<'a> {
-    /// Which messages count as the same.
+    /// Which messages count as the same; the same for all requests of a session.
     pub matcher: Matcher,
     /// Roles that may follow what was generated; `None` allows all.
     pub append_roles: Option<&'a [&'a str]>,
@@ -125,31 +127,53 @@ impl Forest {
     /// Why the request has no place.
     pub fn prepare(
         &mut self,
-        messages: &[&str],
+        body: &str,
+        message_spans: &[Range<usize>],
         rules: Rules<'_>,
     ) -> Result<Position, PrepareError> {
         let turns = self.len() + rules.in_flight;
         if turns >= rules.max_turns {
             return Err(PrepareError::Full { turns });
         }
+        let request = self.incoming(body, message_spans, rules.matcher);
         match self.shape {
-            Shape::Tree => self.prepare_tree(messages, rules),
-            Shape::Line | Shape::Recorded => self.prepare_line(messages, rules),
+            Shape::Tree => self.prepare_tree(&request, rules),
+            Shape::Line | Shape::Recorded => self.prepare_line(&request, rules),
+        }
+    }
+
+    fn incoming<'a>(
+        &self,
+        body: &'a str,
+        spans: &[Range<usize>],
+        matcher: Matcher,
+    ) -> Incoming<'a> {
+        let messages = spans
+            .iter()
+            .map(|span| body.get(span.clone()).unwrap_or_default())
+            .collect();
+        Incoming {
+            messages,
+            matcher,
+            path: self.path(self.head),
+            repeated: self
+                .head
+                .map_or(0, |head| self.repeated_messages(head, body, spans)),
         }
     }
 
     fn prepare_tree(
         &mut self,
-        messages: &[&str],
+        request: &Incoming<'_>,
         rules: Rules<'_>,
     ) -> Result<Position, PrepareError> {
-        let base = self.deepest_match(messages, rules.matcher, None);
+        let base = self.deepest_match(request, None);
         if let Some(turn) = base.filter(|base| self.is_truncated(*base)) {
             return Err(PrepareError::Truncated { turn: turn.index() });
         }
         self.go_to(base);
         let known = self.conversation_len(base);
-        if let Some((_, role)) = refused_role(&messages[known..], base, rules) {
+        if let Some((_, role)) = refused_role(&request.messages[known..], base, rules) {
             let allowed = python_list(rules.append_roles.unwrap_or_default());
             return Err(PrepareError::RoleInTree { role, allowed });
         }
@@ -158,12 +182,12 @@ impl Forest {
 
     fn prepare_line(
         &mut self,
-        messages: &[&str],
+        request: &Incoming<'_>,
         rules: Rules<'_>,
     ) -> Result<Position, PrepareError> {
-        let view = self.path(self.head);
+        let view = &request.path;
         let stored = self.conversation_len(self.head);
-        let matched = self.matching_messages(&view, messages, rules.matcher);
+        let matched = self.matching_messages(request);
         let kept = if matched >= stored {
             view.len()
         } else {
@@ -175,16 +199,14 @@ impl Forest {
             return Err(PrepareError::RollbackTooDeep {
                 discard,
                 stored,
-                request: messages.len(),
+                request: request.messages.len(),
             });
         }
         let rolled_back = kept.checked_sub(1).map(|last| view[last]);
         // An answer that came beside the conversation, and that the client chose to go on with.
-        let base = self
-            .deepest_match(messages, rules.matcher, rolled_back)
-            .or(rolled_back);
+        let base = self.deepest_match(request, rolled_back).or(rolled_back);
         let known = self.conversation_len(base);
-        if let Some((at, role)) = refused_role(&messages[known..], base, rules) {
+        if let Some((at, role)) = refused_role(&request.messages[known..], base, rules) {
             self.go_to(base);
             return Err(PrepareError::RoleInLine {
                 index: known + at,
@@ -227,32 +249,32 @@ impl Forest {
     pub fn conversation(&self, turn: Option<TurnId>) -> Vec<&str> {
         let path = self.path(turn);
         let turns = path.iter().filter_map(|id| self.turn(*id));
-        turns.flat_map(super::Turn::added_messages).collect()
-    }
-
-    /// Leading messages of a request that a path has too.
-    fn matching_messages(&self, path: &[TurnId], messages: &[&str], matcher: Matcher) -> usize {
-        let turns = path.iter().filter_map(|id| self.turn(*id));
         turns
             .flat_map(super::Turn::added_messages)
-            .zip(messages)
-            .take_while(|(stored, replayed)| matcher.matches(stored, replayed))
-            .count()
+            .map(text)
+            .collect()
+    }
+
+    /// Leading messages of a request that the conversation as it is now has too.
+    fn matching_messages(&self, request: &Incoming<'_>) -> usize {
+        let turns = request.path.iter().filter_map(|id| self.turn(*id));
+        let stored = turns.flat_map(super::Turn::added_messages);
+        let same = |(stored, replayed): &(&[u8], &&str)| request.same(stored, replayed);
+        let rest = stored.zip(&request.messages).skip(request.repeated);
+        request.repeated + rest.take_while(same).count()
     }
 
     /// Of the turns whose whole conversation begins the request, the one with the longest; of equals the latest. `below` looks only at
     /// that turn and those after it.
-    fn deepest_match(
-        &self,
-        messages: &[&str],
-        matcher: Matcher,
-        below: Option<TurnId>,
-    ) -> Option<TurnId> {
+    fn deepest_match(&self, request: &Incoming<'_>, below: Option<TurnId>) -> Option<TurnId> {
         let mut best: Option<TurnId> = None;
         // Parents come before their children: one pass without recursion, however deep the tree is.
         let mut begins: Vec<bool> = Vec::with_capacity(self.turns.len());
         for (id, turn) in self.turns() {
-            let begins_it = if Some(id) == below {
+            let is_repeated = turn.conversation <= request.repeated
+                && turn.answer.is_some()
+                && request.path.binary_search(&id).is_ok();
+            let begins_it = if Some(id) == below || (is_repeated && below.is_none()) {
                 true
             } else {
                 let from = match turn.parent {
@@ -260,8 +282,8 @@ impl Forest {
                         .then(|| self.conversation_len(Some(parent.turn))),
                     None => below.is_none().then_some(0),
                 };
-                from.and_then(|from| messages.get(from..))
-                    .is_some_and(|rest| adds_only(turn, rest, matcher))
+                from.and_then(|from| request.messages.get(from..))
+                    .is_some_and(|rest| adds_only(turn, rest, request))
             };
             begins.push(begins_it);
             if begins_it && self.conversation_len(best) <= turn.conversation {
@@ -304,18 +326,17 @@ impl Forest {
 
     /// Leading tokens of the prompt that the base has too, if they are all that it must have.
     fn check_prefix(&self, base: TurnId, generation: &Generation) -> Result<usize, CommitError> {
-        let before = self.ids(base);
+        let total = self.turn(base).map_or(0, super::Turn::total);
+        let before = self.id_pieces(base, total);
         let prompt = &generation.prompt_ids;
-        let mut shared = common_prefix(&before, prompt);
-        let of_prompt = shared;
-        if shared == prompt.len() {
+        let of_prompt = common_prefix_of_pieces(&before, prompt);
+        let mut shared = of_prompt;
+        if shared == prompt.len() && shared < total {
+            let before = before.concat();
             shared += common_prefix(&before[shared..], &generation.output_ids);
         }
         let prompt_of_base = self.turn(base).map_or(0, super::Turn::prompt_len);
-        let expected = before
-            .len()
-            .saturating_sub(self.max_trim)
-            .max(prompt_of_base);
+        let expected = total.saturating_sub(self.max_trim).max(prompt_of_base);
         if shared < expected {
             return Err(CommitError::PrefixMismatch {
                 turn: base.index(),
@@ -327,14 +348,34 @@ impl Forest {
     }
 }
 
+/// A request on its way to its place.
+struct Incoming<'a> {
+    messages: Vec<&'a str>,
+    matcher: Matcher,
+    /// The conversation as it is now.
+    path: Vec<TurnId>,
+    /// Leading messages that its last request had too, in the same bytes: they were compared then.
+    repeated: usize,
+}
+
+impl Incoming<'_> {
+    fn same(&self, stored: &[u8], replayed: &str) -> bool {
+        stored == replayed.as_bytes() || self.matcher.matches(text(stored), replayed)
+    }
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_default()
+}
+
 /// Whether all messages that a turn adds begin `rest`.
-fn adds_only(turn: &super::Turn, rest: &[&str], matcher: Matcher) -> bool {
+fn adds_only(turn: &super::Turn, rest: &[&str], request: &Incoming<'_>) -> bool {
     let mut rest = rest.iter();
     // A turn without messages belongs to no conversation.
     turn.answer.is_some()
         && turn.added_messages().all(|stored| {
             rest.next()
-                .is_some_and(|replayed| matcher.matches(stored, replayed))
+                .is_some_and(|replayed| request.same(stored, replayed))
         })
 }
 

@@ -155,6 +155,11 @@ impl Forest {
     }
 
     fn leading_ids(&self, id: TurnId, wanted: usize) -> Vec<u32> {
+        self.id_pieces(id, wanted).concat()
+    }
+
+    /// The first ids of a turn, in pieces.
+    fn id_pieces(&self, id: TurnId, wanted: usize) -> Vec<&[u32]> {
         let link = |index: usize| {
             let turn = &self.turns[index];
             Link {
@@ -163,7 +168,7 @@ impl Forest {
                 parent: turn.parent_index(),
             }
         };
-        pieces(id.index(), wanted, link).concat()
+        pieces(id.index(), wanted, link)
     }
 
     /// Leading tokens that a turn's prompt has in common with its parent.
@@ -243,6 +248,7 @@ impl Forest {
             log_probs: std::mem::take(&mut generation.log_probs).into(),
             request: request.head,
             request_tail: request.tail,
+            first_message: request.first_message,
             new_messages: request.new_messages,
             answer: request.answer,
             conversation: request.conversation,

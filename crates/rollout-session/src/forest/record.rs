@@ -14,6 +14,7 @@ use crate::messages::reply_message;
 pub(super) struct Held {
     pub(super) head: Delta<u8>,
     pub(super) tail: Delta<u8>,
+    pub(super) first_message: usize,
     pub(super) new_messages: Box<[Range<usize>]>,
     pub(super) answer: Option<Range<usize>>,
     pub(super) conversation: usize,
@@ -41,6 +42,27 @@ impl Forest {
                 parent: turn.parent_index(),
             }
         })
+    }
+
+    /// Leading messages of a request that are, byte for byte, those of the request of `turn`. Whoever goes on with a conversation sends
+    /// nearly all of it as before.
+    pub(super) fn repeated_messages(
+        &self,
+        turn: TurnId,
+        body: &str,
+        spans: &[Range<usize>],
+    ) -> usize {
+        let Some((first, earlier)) = spans.first().zip(self.turn(turn)) else {
+            return 0;
+        };
+        // Equal bytes are equal messages only where both have their messages at the same place.
+        if earlier.answer.is_none() || first.start != earlier.first_message {
+            return 0;
+        }
+        let pieces = self.part(turn, |turn| &turn.request);
+        let same = common_prefix_of_pieces(&pieces, body.as_bytes());
+        let count = spans.iter().take_while(|span| span.end <= same).count();
+        count.min(earlier.conversation - 1)
     }
 
     pub(super) fn hold_request(
@@ -78,6 +100,7 @@ impl Forest {
         Held {
             head: Delta::new(shared, head),
             tail: Delta::new(shared_tail, tail),
+            first_message: spans.first().map_or(0, |span| span.start),
             new_messages: new
                 .iter()
                 .map(|span| span.start - shared..span.end - shared)

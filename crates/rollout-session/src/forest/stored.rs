@@ -69,6 +69,7 @@ struct Stored<'a> {
     request: Text<'a>,
     #[serde(borrow)]
     request_tail: Text<'a>,
+    first_message: usize,
     new_messages: Cow<'a, [Range<usize>]>,
     answer: Option<Range<usize>>,
     conversation: usize,
@@ -154,6 +155,7 @@ impl Forest {
             log_probs: Cow::Borrowed(&turn.log_probs),
             request: Text::of(&turn.request),
             request_tail: Text::of(&turn.request_tail),
+            first_message: turn.first_message,
             new_messages: Cow::Borrowed(&turn.new_messages),
             answer: turn.answer.clone(),
             conversation: turn.conversation,
@@ -236,6 +238,9 @@ impl Forest {
         {
             return unfit("a message lies outside of it");
         }
+        if stored.answer.is_some() && stored.conversation == 0 {
+            return unfit("its answer is no message");
+        }
         let pieces = match stored.pieces {
             Some((text, ends)) => Some(
                 Pieces::from_parts(text.into_owned(), ends.into_owned())
@@ -254,6 +259,7 @@ impl Forest {
             request_tail: stored
                 .request_tail
                 .delta(before.map_or(0, |turn| turn.request_tail.len()))?,
+            first_message: stored.first_message,
             new_messages: stored.new_messages.into_owned().into(),
             answer: stored.answer,
             conversation: stored.conversation,

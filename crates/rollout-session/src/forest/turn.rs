@@ -69,6 +69,8 @@ pub struct Turn {
     /// The request up to the end of its messages, and what follows them: each is most often that of the parent with a piece more.
     pub(super) request: Delta<u8>,
     pub(super) request_tail: Delta<u8>,
+    /// Where the first message of the request begins.
+    pub(super) first_message: usize,
     /// The messages after those of the parent, in what this turn holds of its request.
     pub(super) new_messages: Box<[Range<usize>]>,
     /// The generated message, in `response`.
@@ -143,16 +145,14 @@ impl Turn {
     }
 
     /// The messages that this turn adds to its parent's conversation: those of its request, then the generated one.
-    pub(super) fn added_messages(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn added_messages(&self) -> impl Iterator<Item = &[u8]> {
         let own = self.request.own();
         let asked = self
             .new_messages
             .iter()
             .map(move |span| own.get(span.clone()));
         let answer = self.answer.clone().map(|span| self.response.get(span));
-        asked
-            .chain(answer)
-            .map(|bytes| std::str::from_utf8(bytes.unwrap_or_default()).unwrap_or_default())
+        asked.chain(answer).map(Option::unwrap_or_default)
     }
 
     pub(super) fn heap_bytes(&self) -> usize {

@@ -58,8 +58,7 @@ pub(crate) fn ask(
     let body =
         json!({"model": "m", "messages": messages, "tools": [{"type": "function"}]}).to_string();
     let spans = message_spans(&body).unwrap();
-    let texts: Vec<&str> = spans.iter().map(|span| &body[span.clone()]).collect();
-    let position = forest.prepare(&texts, rules)?;
+    let position = forest.prepare(&body, &spans, rules)?;
     let mut prompt = position.base.map_or_else(Vec::new, |base| forest.ids(base));
     prompt.extend(messages[position.known..].iter().map(render));
     prompt.push(GENERATION_PROMPT);

@@ -1,10 +1,10 @@
 //! Where requests go on, by their messages.
 
 use rollout_session::forest::Rules;
-use rollout_session::{CommitError, FinishReason, PrepareError, Shape, TurnId};
+use rollout_session::{CommitError, FinishReason, PrepareError, Shape, TurnId, message_spans};
 use serde_json::{Value, json};
 
-use crate::agent::{Answer, answer, ask, assistant, rules, say, session, user};
+use crate::agent::{Answer, Asked, answer, ask, assistant, rules, say, session, user};
 
 fn indices(path: &[TurnId]) -> Vec<usize> {
     path.iter().map(|id| id.index()).collect()
@@ -294,6 +294,27 @@ fn clients_that_write_messages_anew_still_continue() {
     let tool = json!({"role": "tool", "content": "1", "tool_call_id": "c"});
     let asked = ask(&mut forest, &[parts, replayed, tool], rules()).unwrap();
     assert_eq!(asked.position.known, 2);
+}
+
+#[test]
+fn bytes_that_two_requests_share_prove_nothing_where_the_messages_are_elsewhere() {
+    let mut forest = session(Shape::Tree);
+    // Of two lists the last one counts: this conversation is `x`, and begins like one of `u1`.
+    let twice = r#"{"messages":[{"role":"user","content":"u1"}],"messages":[{"role":"user","content":"x"}]}"#;
+    let once =
+        r#"{"messages":[{"role":"user","content":"u1"},{"role":"assistant","content":"a"}]}"#;
+    let spans = message_spans(twice).unwrap();
+    let position = forest.prepare(twice, &spans, rules()).unwrap();
+    let asked = Asked {
+        body: twice.to_owned(),
+        spans,
+        position,
+        prompt: vec![1],
+    };
+    answer(&mut forest, &asked, &Answer::of("a", 1)).unwrap();
+    let spans = message_spans(once).unwrap();
+    let position = forest.prepare(once, &spans, rules()).unwrap();
+    assert_eq!(position.base, None);
 }
 
 #[test]
