@@ -57,6 +57,10 @@ pub(super) fn common_prefix<T: PartialEq>(left: &[T], right: &[T]) -> usize {
     // Large enough that comparing memory is worth a call.
     let block = 1024 / size_of::<T>();
     let longest = left.len().min(right.len());
+    // Most pieces are repeated whole, and many are shorter than a block.
+    if left[..longest] == right[..longest] {
+        return longest;
+    }
     let mut at = 0;
     while at + block <= longest && left[at..at + block] == right[at..at + block] {
         at += block;
