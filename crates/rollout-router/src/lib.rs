@@ -32,6 +32,7 @@ mod handlers;
 mod headers;
 mod id;
 mod jobs;
+pub mod journal;
 mod last_call;
 mod leave;
 mod metrics;

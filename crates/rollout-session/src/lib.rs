@@ -16,12 +16,23 @@ pub mod codec;
 pub mod collect;
 pub mod forest;
 pub mod json;
+pub mod matcher;
+pub mod messages;
 pub mod reply;
 pub mod sample;
 pub mod short;
 
-pub use collect::{CollectOptions, CollectPlan, Collected, EmptyReason, plan};
-pub use forest::{Forest, StaleEpoch, Turn, TurnContext, TurnId};
-pub use reply::{ChatReply, FinishReason, GenerateReply, Generation, KnownPrompt, ReplyError};
-pub use sample::{InvariantError, PrefixCacheInfo, Sample, SampleStatus, SpecInfo};
+pub use collect::{
+    CollectOptions, CollectPlan, Collected, EmptyReason, Picker, RoutedExperts, Shortened, plan,
+};
+pub use forest::{
+    CommitError, Forest, Leaf, Position, PrepareError, Replay, Rules, Shape, StaleEpoch, Turn,
+    TurnContext, TurnId,
+};
+pub use matcher::Matcher;
+pub use messages::message_spans;
+pub use reply::{
+    ChatReply, FinishReason, GenerateReply, Generation, KnownPrompt, ReplayPayload, ReplyError,
+};
+pub use sample::{InvariantError, PrefixCacheInfo, ReplayRows, Sample, SampleStatus, SpecInfo};
 pub use short::{short_id, with_short_ids};

@@ -3,7 +3,10 @@
 //! Field names are those of Miles's `Sample` (`miles/utils/types.py`), so that a row of the output reads as one. Token ids are `i64`
 //! on the wire; log-probabilities are `f64` end to end, so that `-0.0` and huge negatives survive.
 
-use serde::{Deserialize, Serialize};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 /// How a sample ended.
@@ -51,6 +54,60 @@ pub struct SpecInfo {
     pub completion_token_num: i64,
 }
 
+/// Replay rows of a sample, one for each token but the last: 32-bit integers, little-endian, in row order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ReplayRows {
+    /// Rows, layers, values per layer.
+    pub shape: [usize; 3],
+    /// The integers.
+    pub bytes: Vec<u8>,
+}
+
+impl ReplayRows {
+    /// Rows of these integers.
+    ///
+    /// # Errors
+    /// The shape has another number of integers than there are.
+    pub fn new(shape: [usize; 3], bytes: Vec<u8>) -> Result<Self, InvariantError> {
+        let values = shape
+            .iter()
+            .try_fold(1usize, |product, size| product.checked_mul(*size));
+        let expected = values.and_then(|values| values.checked_mul(size_of::<i32>()));
+        if expected == Some(bytes.len()) {
+            return Ok(Self { shape, bytes });
+        }
+        Err(InvariantError {
+            field: "shape",
+            problem: format!("is {shape:?}, but there are {} bytes", bytes.len()),
+        })
+    }
+}
+
+/// In text form: the shape, and the integers in base64.
+#[derive(Serialize, Deserialize)]
+struct ReplayText {
+    shape: [usize; 3],
+    i32_base64: String,
+}
+
+impl Serialize for ReplayRows {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let text = ReplayText {
+            shape: self.shape,
+            i32_base64: STANDARD.encode(&self.bytes),
+        };
+        text.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for ReplayRows {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let ReplayText { shape, i32_base64 } = ReplayText::deserialize(deserializer)?;
+        let bytes = STANDARD.decode(i32_base64).map_err(D::Error::custom)?;
+        Self::new(shape, bytes).map_err(D::Error::custom)
+    }
+}
+
 /// One training sample: `tokens` is the prompt followed by `response_length` response ids.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Sample {
@@ -87,6 +144,12 @@ pub struct Sample {
     /// Log-probability of each response token under the policy that produced it; 0.0 where the loss mask is 0.
     #[serde(default)]
     pub rollout_log_probs: Option<Vec<f64>>,
+    /// The experts that each token but the last was routed to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout_routed_experts: Option<ReplayRows>,
+    /// The positions that sparse attention chose for each token but the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout_indexer_topk: Option<ReplayRows>,
     /// Zero the whole mask at conversion; the sample still counts for the advantage.
     #[serde(default)]
     pub remove_sample: bool,
@@ -184,6 +247,20 @@ impl Sample {
                 return broken(
                     "rollout_log_probs",
                     format!("the entry at {position} is not 0.0, its loss mask is 0"),
+                );
+            }
+        }
+        let needed = self.tokens.len().saturating_sub(1);
+        for (field, rows) in [
+            ("rollout_routed_experts", &self.rollout_routed_experts),
+            ("rollout_indexer_topk", &self.rollout_indexer_topk),
+        ] {
+            if let Some(rows) = rows
+                && rows.shape[0] != needed
+            {
+                return broken(
+                    field,
+                    format!("has {} rows, the tokens need {needed}", rows.shape[0]),
                 );
             }
         }

@@ -47,6 +47,8 @@ pub(super) fn encode_not_kept(
                 response_length: 0,
                 loss_mask: None,
                 rollout_log_probs: None,
+                rollout_routed_experts: None,
+                rollout_indexer_topk: None,
                 non_generation_time: 0.0,
                 ..sample
             };

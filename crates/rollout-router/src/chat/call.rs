@@ -237,6 +237,7 @@ async fn generate(
         prompt_text,
         requested_at: plan.requested_at,
         answered_at,
+        ..TurnContext::default()
     };
     let mut state = session.state.lock();
     let Ok(turn) = state.forest.commit(plan.epoch, generation, context) else {

@@ -48,6 +48,7 @@ pub(crate) async fn samples(
         max_seq_len,
         metadata: metadata.unwrap_or_default(),
         split,
+        ..CollectOptions::default()
     };
     let (plan, seat) = {
         let mut state = session.state.lock();

@@ -25,6 +25,7 @@ mod engine_faults;
 mod faults;
 mod fence;
 mod incremental;
+mod journal;
 mod leave;
 mod lifecycle;
 mod limits;

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 
-use super::{LOG_PROBS, LOSS_MASK, META, Meta, SampleMeta, TOKENS};
+use super::{INDEXER_TOPK, LOG_PROBS, LOSS_MASK, META, Meta, ROUTED_EXPERTS, SampleMeta, TOKENS};
 use crate::collect::Collected;
-use crate::sample::Sample;
+use crate::sample::{ReplayRows, Sample};
 
 /// A samples buffer could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -18,7 +18,7 @@ pub enum DecodeError {
     #[error("samples metadata: {0}")]
     Meta(#[from] serde_json::Error),
     /// A tensor has another type or rank.
-    #[error("tensor {name} is {actual}, expected {expected} of rank 1")]
+    #[error("tensor {name} is {actual}, expected {expected}")]
     Tensor {
         /// Its name.
         name: String,
@@ -79,7 +79,11 @@ impl<'a> Reader<'a> {
         let rollout_log_probs = self
             .field(LOG_PROBS, index, &meta, Dtype::F64)?
             .map(|bytes| words(bytes).map(f64::from_le_bytes).collect());
+        let rollout_routed_experts = self.rows(ROUTED_EXPERTS, index, &meta)?;
+        let rollout_indexer_topk = self.rows(INDEXER_TOPK, index, &meta)?;
         Ok(Sample {
+            rollout_routed_experts,
+            rollout_indexer_topk,
             tokens: tokens.unwrap_or_default(),
             response: meta.response,
             response_length: meta.response_length,
@@ -92,6 +96,36 @@ impl<'a> Reader<'a> {
             prefix_cache_info: meta.prefix_cache_info,
             ..Sample::default()
         })
+    }
+
+    /// Replay rows.
+    fn rows(
+        &mut self,
+        field: &str,
+        index: usize,
+        meta: &SampleMeta,
+    ) -> Result<Option<ReplayRows>, DecodeError> {
+        if meta.nulls.iter().any(|null| null == field) {
+            return Ok(None);
+        }
+        let name = format!("{field}.{index}");
+        let tensor = self.tensors.tensor(&name)?;
+        let wrong = |actual: String| DecodeError::Tensor {
+            name: name.clone(),
+            actual,
+            expected: "I32 of rank 3",
+        };
+        let actual = || format!("{:?} of shape {:?}", tensor.dtype(), tensor.shape());
+        let &[rows, layers, values] = tensor.shape() else {
+            return Err(wrong(actual()));
+        };
+        if tensor.dtype() != Dtype::I32 {
+            return Err(wrong(actual()));
+        }
+        let rows = ReplayRows::new([rows, layers, values], tensor.data().to_vec())
+            .map_err(|error| wrong(error.to_string()))?;
+        self.used.insert(name);
+        Ok(Some(rows))
     }
 
     fn field(
@@ -124,9 +158,9 @@ fn values<'a>(
         name: name.to_owned(),
         actual: format!("{:?} of shape {:?}", tensor.dtype(), tensor.shape()),
         expected: match dtype {
-            Dtype::I64 => "I64",
-            Dtype::F64 => "F64",
-            _ => "U8",
+            Dtype::I64 => "I64 of rank 1",
+            Dtype::F64 => "F64 of rank 1",
+            _ => "U8 of rank 1",
         },
     })
 }

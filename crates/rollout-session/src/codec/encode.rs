@@ -19,13 +19,13 @@ pub enum EncodeError {
     Tensors(#[from] SafeTensorError),
 }
 
-struct Tensor {
+struct Tensor<'a> {
     dtype: Dtype,
-    shape: [usize; 1],
-    bytes: Vec<u8>,
+    shape: Vec<usize>,
+    bytes: Cow<'a, [u8]>,
 }
 
-impl View for Tensor {
+impl View for Tensor<'_> {
     fn dtype(&self) -> Dtype {
         self.dtype
     }
@@ -48,7 +48,7 @@ impl View for Tensor {
 /// # Errors
 /// Metadata that JSON cannot hold.
 pub fn encode(collected: &Collected) -> Result<Vec<u8>, EncodeError> {
-    let mut tensors: Vec<(String, Tensor)> = Vec::new();
+    let mut tensors: Vec<(String, Tensor<'_>)> = Vec::new();
     let mut samples = Vec::with_capacity(collected.samples.len());
     for (index, sample) in collected.samples.iter().enumerate() {
         samples.push(sample_meta(sample));
@@ -63,8 +63,8 @@ pub fn encode(collected: &Collected) -> Result<Vec<u8>, EncodeError> {
         META.to_owned(),
         Tensor {
             dtype: Dtype::U8,
-            shape: [meta.len()],
-            bytes: meta,
+            shape: vec![meta.len()],
+            bytes: Cow::Owned(meta),
         },
     ));
     Ok(safetensors::serialize(tensors, None)?)
@@ -78,8 +78,12 @@ fn sample_meta(sample: &Sample) -> SampleMeta {
     if sample.rollout_log_probs.is_none() {
         nulls.push(LOG_PROBS.to_owned());
     }
-    nulls.push(ROUTED_EXPERTS.to_owned());
-    nulls.push(INDEXER_TOPK.to_owned());
+    if sample.rollout_routed_experts.is_none() {
+        nulls.push(ROUTED_EXPERTS.to_owned());
+    }
+    if sample.rollout_indexer_topk.is_none() {
+        nulls.push(INDEXER_TOPK.to_owned());
+    }
     SampleMeta {
         response: sample.response.clone(),
         response_length: sample.response_length,
@@ -92,26 +96,33 @@ fn sample_meta(sample: &Sample) -> SampleMeta {
     }
 }
 
-fn add_tensors(tensors: &mut Vec<(String, Tensor)>, index: usize, sample: &Sample) {
-    let mut add = |field: &str, dtype, length, bytes| {
-        let shape = [length];
+fn add_tensors<'a>(tensors: &mut Vec<(String, Tensor<'a>)>, index: usize, sample: &'a Sample) {
+    let mut add = |field: &str, dtype, shape: &[usize], bytes: Cow<'a, [u8]>| {
         tensors.push((
             format!("{field}.{index}"),
             Tensor {
                 dtype,
-                shape,
+                shape: shape.to_vec(),
                 bytes,
             },
         ));
     };
     let ids = &sample.tokens;
-    let bytes = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
-    add(TOKENS, Dtype::I64, ids.len(), bytes);
+    let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+    add(TOKENS, Dtype::I64, &[ids.len()], Cow::Owned(bytes));
     if let Some(mask) = &sample.loss_mask {
-        add(LOSS_MASK, Dtype::U8, mask.len(), mask.clone());
+        add(LOSS_MASK, Dtype::U8, &[mask.len()], Cow::Borrowed(mask));
     }
     if let Some(log_probs) = &sample.rollout_log_probs {
-        let bytes = log_probs.iter().flat_map(|p| p.to_le_bytes()).collect();
-        add(LOG_PROBS, Dtype::F64, log_probs.len(), bytes);
+        let bytes: Vec<u8> = log_probs.iter().flat_map(|p| p.to_le_bytes()).collect();
+        add(LOG_PROBS, Dtype::F64, &[log_probs.len()], Cow::Owned(bytes));
+    }
+    for (field, rows) in [
+        (ROUTED_EXPERTS, &sample.rollout_routed_experts),
+        (INDEXER_TOPK, &sample.rollout_indexer_topk),
+    ] {
+        if let Some(rows) = rows {
+            add(field, Dtype::I32, &rows.shape, Cow::Borrowed(&rows.bytes));
+        }
     }
 }

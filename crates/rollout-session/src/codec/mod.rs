@@ -1,7 +1,7 @@
 //! Samples on the wire: one safetensors buffer, as Miles's session server sends it.
 //!
-//! Per sample `i` the tensors `tokens.i` (I64), `loss_mask.i` (U8) and `rollout_log_probs.i` (F64), and for all of them
-//! `_samples_meta`: compact JSON with everything else. A tensor field that is null is named in the sample's `nulls`; an empty tensor is
+//! Per sample `i` the tensors `tokens.i` (I64), `loss_mask.i` (U8) `rollout_log_probs.i` (F64), `rollout_routed_experts.i` and
+//! `rollout_indexer_topk.i` (I32, three axes), and for all of them `_samples_meta`: compact JSON with everything else. A tensor field that is null is named in the sample's `nulls`; an empty tensor is
 //! not null. Numbers cross bit by bit.
 
 mod decode;

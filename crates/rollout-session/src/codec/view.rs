@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::collect::{Collected, EmptyReason};
-use crate::sample::{PrefixCacheInfo, Sample, SampleStatus};
+use crate::sample::{PrefixCacheInfo, ReplayRows, Sample, SampleStatus};
 
 #[derive(Serialize, Deserialize)]
 struct SampleView {
@@ -13,6 +13,10 @@ struct SampleView {
     response_length: usize,
     loss_mask: Option<Vec<u8>>,
     rollout_log_probs: Option<Vec<f64>>,
+    #[serde(default)]
+    rollout_routed_experts: Option<ReplayRows>,
+    #[serde(default)]
+    rollout_indexer_topk: Option<ReplayRows>,
     status: SampleStatus,
     #[serde(default)]
     weight_versions: Vec<String>,
@@ -64,6 +68,8 @@ fn view(sample: Sample) -> SampleView {
         response_length: sample.response_length,
         loss_mask: sample.loss_mask,
         rollout_log_probs: sample.rollout_log_probs,
+        rollout_routed_experts: sample.rollout_routed_experts,
+        rollout_indexer_topk: sample.rollout_indexer_topk,
         status: sample.status,
         weight_versions: sample.weight_versions,
         prefix_cache_info: sample.prefix_cache_info,
@@ -79,6 +85,8 @@ fn sample(view: SampleView) -> Sample {
         response_length: view.response_length,
         loss_mask: view.loss_mask,
         rollout_log_probs: view.rollout_log_probs,
+        rollout_routed_experts: view.rollout_routed_experts,
+        rollout_indexer_topk: view.rollout_indexer_topk,
         status: view.status,
         weight_versions: view.weight_versions,
         prefix_cache_info: view.prefix_cache_info,

@@ -2,9 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::plan::{CollectPlan, PlannedSample, PlannedTurn};
+use super::CollectPlan;
+use super::merge::{PlannedSample, PlannedTurn};
+use super::replay::Planned;
 use super::{Collected, EmptyReason};
-use crate::forest::{Forest, Turn, TurnId};
+use crate::forest::{Forest, Leaf, Replay, Shape, Turn, TurnId};
 use crate::sample::{PrefixCacheInfo, Sample, SpecInfo};
 
 impl CollectPlan {
@@ -47,8 +49,13 @@ impl CollectPlan {
             let gap = turn.prompt_len() - prompt_len - mask.len();
             mask.extend(std::iter::repeat_n(0, gap));
             log_probs.extend(std::iter::repeat_n(0.0, gap));
-            mask.extend(std::iter::repeat_n(1, part.kept));
-            log_probs.extend_from_slice(&turn.log_probs()[..part.kept]);
+            if part.trained_elsewhere {
+                mask.extend(std::iter::repeat_n(0, part.kept));
+                log_probs.extend(std::iter::repeat_n(0.0, part.kept));
+            } else {
+                mask.extend(std::iter::repeat_n(1, part.kept));
+                log_probs.extend_from_slice(&turn.log_probs()[..part.kept]);
+            }
             missing_texts += append_text(&mut sample.response, turn, part, texts);
             add_counters(&mut sample, turn);
         }
@@ -60,15 +67,56 @@ impl CollectPlan {
         sample.response_length = mask.len();
         sample.loss_mask = Some(mask);
         sample.rollout_log_probs = Some(log_probs);
-        sample
-            .metadata
-            .insert("lifecycle".to_owned(), lifecycle(forest, &planned.turns));
+        sample.metadata.insert(
+            "lifecycle".to_owned(),
+            lifecycle(forest, planned.first, &planned.turns),
+        );
+        let rows = &planned.rows;
+        let assemble = |rows: &Planned, replay| rows.assemble(forest, replay);
+        sample.rollout_routed_experts = rows
+            .experts
+            .as_ref()
+            .map(|rows| assemble(rows, Replay::RoutedExperts));
+        sample.rollout_indexer_topk = rows
+            .indexer
+            .as_ref()
+            .map(|rows| assemble(rows, Replay::IndexerTopK));
+        if let (true, Some(last)) = (self.options.messages, planned.turns.last()) {
+            let messages = messages(forest, last.turn);
+            sample.metadata.insert("messages".to_owned(), messages);
+        }
+        if let Some(leaf) = &planned.leaf {
+            self.describe_leaf(forest, leaf, &mut sample);
+        }
         if missing_texts > 0 {
             sample
                 .metadata
                 .insert("response_gaps_missing".to_owned(), json!(missing_texts));
         }
         sample
+    }
+
+    fn describe_leaf(&self, forest: &Forest, leaf: &Leaf, sample: &mut Sample) {
+        let path: Vec<usize> = leaf.path.iter().map(|id| id.index()).collect();
+        let parent = path.len().checked_sub(2).map(|at| path[at]);
+        let metadata = &mut sample.metadata;
+        // The router's word, not the agent's.
+        metadata.remove("tito_session_mismatch");
+        metadata.insert(
+            "accumulated_token_ids".to_owned(),
+            json!(forest.ids(leaf.turn)),
+        );
+        metadata.insert(
+            "leaf".to_owned(),
+            json!({
+                "node_id": leaf.turn.index(),
+                "parent": parent,
+                "path_node_ids": path,
+                "response_id": forest.response_id(leaf.turn),
+            }),
+        );
+        let reward = self.options.metadata.get("reward");
+        sample.reward = reward.cloned().unwrap_or_default();
     }
 
     fn session_metadata(&self, forest: &Forest) -> Map<String, Value> {
@@ -92,6 +140,12 @@ impl CollectPlan {
         set("breaks", json!(self.line.breaks));
         set("superseded_turns", json!(self.line.superseded));
         set("weight_versions", json!(versions));
+        if !self.shortened.is_empty() {
+            set("shortened", json!(self.shortened));
+        }
+        if forest.shape() == Shape::Tree {
+            set("tree", forest.tree_metadata());
+        }
         metadata
     }
 }
@@ -144,10 +198,18 @@ fn add_counters(sample: &mut Sample, turn: &Turn) {
 }
 
 /// Times of the turns of a sample: an object for one turn, a list for several.
-fn lifecycle(forest: &Forest, turns: &[PlannedTurn]) -> Value {
+fn lifecycle(forest: &Forest, first: usize, turns: &[PlannedTurn]) -> Value {
     let mut entries: Vec<Value> = turns
         .iter()
-        .filter_map(|part| turn_times(forest, part.turn))
+        .enumerate()
+        .filter_map(|(at, part)| {
+            let number = match forest.shape() {
+                Shape::Recorded => part.turn.index(),
+                // Of one conversation, whatever else the session has.
+                Shape::Line | Shape::Tree => first + at,
+            };
+            turn_times(forest, part.turn, number + 1)
+        })
         .collect();
     if entries.len() == 1 {
         entries.remove(0)
@@ -156,7 +218,7 @@ fn lifecycle(forest: &Forest, turns: &[PlannedTurn]) -> Value {
     }
 }
 
-fn turn_times(forest: &Forest, id: TurnId) -> Option<Value> {
+fn turn_times(forest: &Forest, id: TurnId, number: usize) -> Option<Value> {
     let turn = forest.turn(id)?;
     let started = turn
         .generation
@@ -165,11 +227,21 @@ fn turn_times(forest: &Forest, id: TurnId) -> Option<Value> {
     let mut entry = json!({
         "t0": started,
         "t1": turn.answered_at,
-        "turn": id.index() + 1,
+        "turn": number,
         "req_ts": turn.requested_at,
     });
     if let Some(parent) = turn.parent().and_then(|parent| forest.turn(parent.turn)) {
         entry["prev_t1"] = json!(parent.answered_at);
     }
     Some(entry)
+}
+
+/// The messages of a turn's request as they were sent, and the generated one.
+fn messages(forest: &Forest, id: TurnId) -> Value {
+    let request: Value = serde_json::from_slice(&forest.request(id)).unwrap_or(Value::Null);
+    let asked = request.get("messages").and_then(Value::as_array);
+    let reply = forest.turn(id).map(Turn::response).unwrap_or_default();
+    let reply: Value = serde_json::from_slice(reply).unwrap_or(Value::Null);
+    let answer = reply.pointer("/choices/0/message").cloned();
+    asked.into_iter().flatten().cloned().chain(answer).collect()
 }

@@ -1,27 +1,9 @@
 //! First phase: which turns make which sample.
 
 use super::CollectOptions;
-use crate::forest::{Forest, Line, TurnId};
-use crate::sample::SampleStatus;
-
-/// A turn within a sample.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct PlannedTurn {
-    pub(super) turn: TurnId,
-    /// Output tokens that are used.
-    pub(super) kept: usize,
-    /// Entry of the texts to decode: what lies between the turn before and this one.
-    pub(super) gap_text: Option<usize>,
-    /// Entry of the texts to decode: the output.
-    pub(super) output_text: Option<usize>,
-}
-
-/// A sample before its texts are known.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct PlannedSample {
-    pub(super) turns: Vec<PlannedTurn>,
-    pub(super) status: SampleStatus,
-}
+use super::merge::{PlannedSample, Shortened, merge};
+use super::pick;
+use crate::forest::{Forest, Line, Shape};
 
 /// What [`plan`] decided.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +11,10 @@ pub struct CollectPlan {
     pub(super) samples: Vec<PlannedSample>,
     pub(super) line: Line,
     pub(super) options: CollectOptions,
+    /// Turns that could not be used, and why.
+    pub shortened: Vec<Shortened>,
+    /// What somebody may want to look at.
+    pub warnings: Vec<String>,
     /// Token ids whose text is wanted, special tokens kept. Answered in the same order. Outputs are among them although the engine
     /// sends the text of each token: characters that are spread over tokens, and the spaces of some tokenizers, get lost in single
     /// tokens.
@@ -37,75 +23,65 @@ pub struct CollectPlan {
 
 /// Plans the samples of a session.
 pub fn plan(forest: &Forest, options: CollectOptions) -> CollectPlan {
-    let line = forest.line();
-    let mut samples = Vec::new();
-    let runs = if options.split { line.runs.len() } else { 1 };
-    for run in line.runs.iter().take(runs) {
-        let merged = merge(forest, run, options.max_seq_len);
-        let wanted = if options.split { merged.len() } else { 1 };
-        samples.extend(merged.into_iter().take(wanted));
-    }
     let mut plan = CollectPlan {
-        samples,
-        line,
+        samples: Vec::new(),
+        line: Line::default(),
         options,
+        shortened: Vec::new(),
+        warnings: Vec::new(),
         decode: Vec::new(),
     };
+    match forest.shape() {
+        Shape::Recorded => plan.take_runs(forest, forest.line()),
+        Shape::Line => plan.take_runs(forest, conversation(forest)),
+        Shape::Tree => plan.take_leaves(forest),
+    }
     plan.request_texts(forest);
     plan
 }
 
-/// Merges the turns of one run. A turn that did not complete ends its sample; the next one starts another.
-fn merge(forest: &Forest, run: &[TurnId], max_seq_len: Option<usize>) -> Vec<PlannedSample> {
-    let mut samples: Vec<PlannedSample> = Vec::new();
-    let mut open = false;
-    for (position, id) in run.iter().enumerate() {
-        let Some(turn) = forest.turn(*id) else { break };
-        let output = turn.output_ids().len();
-        let excess = max_seq_len.map_or(0, |max| turn.total().saturating_sub(max));
-        if excess > 0 && excess >= output {
-            break;
-        }
-        let status = if excess > 0 {
-            SampleStatus::Truncated
-        } else {
-            turn.status()
-        };
-        let planned = PlannedTurn {
-            turn: *id,
-            kept: output - excess,
-            gap_text: None,
-            output_text: None,
-        };
-        match samples.last_mut() {
-            Some(sample) if open => {
-                cut_unrepeated_tail(forest, sample, run[position - 1], *id);
-                sample.turns.push(planned);
-                sample.status = status;
-            }
-            _ => samples.push(PlannedSample {
-                turns: vec![planned],
-                status,
-            }),
-        }
-        if excess > 0 {
-            break;
-        }
-        open = status == SampleStatus::Completed;
+/// The conversation as it is now, as a line of one run.
+fn conversation(forest: &Forest) -> Line {
+    let path = forest.path(forest.head());
+    let superseded = forest.len() - path.len();
+    let runs = if path.is_empty() { vec![] } else { vec![path] };
+    Line {
+        runs,
+        breaks: Vec::new(),
+        superseded,
     }
-    samples
-}
-
-/// Trailing output tokens of `before` that the prompt of `next` does not repeat are not in the merged sample.
-fn cut_unrepeated_tail(forest: &Forest, sample: &mut PlannedSample, before: TurnId, next: TurnId) {
-    let (Some(turn), Some(last)) = (forest.turn(before), sample.turns.last_mut()) else {
-        return;
-    };
-    let repeated = forest.shared_with_parent(next);
-    last.kept = repeated.saturating_sub(turn.prompt_len()).min(last.kept);
 }
 
 impl CollectPlan {
+    fn take_runs(&mut self, forest: &Forest, line: Line) {
+        let split = self.options.split;
+        let runs = if split { line.runs.len() } else { 1 };
+        for run in line.runs.iter().take(runs) {
+            let merged = merge(forest, run, &self.options, &mut self.shortened);
+            let wanted = if split { merged.len() } else { 1 };
+            self.samples.extend(merged.into_iter().take(wanted));
+        }
+        self.line = line;
+    }
+
+    fn take_leaves(&mut self, forest: &Forest) {
+        let mut material = Vec::new();
+        for leaf in forest.leaves() {
+            let merged = merge(forest, &leaf.path, &self.options, &mut self.shortened);
+            if let Some(mut sample) = merged.into_iter().next() {
+                sample.leaf = Some(leaf);
+                material.push(sample);
+            }
+        }
+        let (mut picked, warnings) = self.options.picker.pick(forest, material);
+        pick::train_once(&mut picked);
+        self.samples = picked;
+        self.warnings = warnings;
+        // Leaves share turns.
+        self.shortened.sort_by_key(|shortened| shortened.turn);
+        self.shortened.dedup();
+    }
+
     /// Puts down which token ids have to be decoded.
     fn request_texts(&mut self, forest: &Forest) {
         for sample in &mut self.samples {

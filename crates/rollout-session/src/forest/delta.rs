@@ -16,6 +16,25 @@ impl<T: Copy + PartialEq> Delta<T> {
         }
     }
 
+    /// The same of a sequence that is given away: it is not copied when nothing of it is shared.
+    pub(super) fn of(shared: usize, full: Vec<T>) -> Self {
+        if shared == 0 {
+            return Self {
+                shared,
+                own: full.into(),
+            };
+        }
+        Self::new(shared, &full)
+    }
+
+    /// A sequence of which `shared` items are the parent's.
+    pub(super) fn from_parts(shared: usize, own: Vec<T>) -> Self {
+        Self {
+            shared,
+            own: own.into(),
+        }
+    }
+
     pub(super) fn shared(&self) -> usize {
         self.shared
     }
@@ -38,6 +57,10 @@ pub(super) fn common_prefix<T: PartialEq>(left: &[T], right: &[T]) -> usize {
     // Large enough that comparing memory is worth a call.
     let block = 1024 / size_of::<T>();
     let longest = left.len().min(right.len());
+    // Most pieces are repeated whole, and many are shorter than a block.
+    if left[..longest] == right[..longest] {
+        return longest;
+    }
     let mut at = 0;
     while at + block <= longest && left[at..at + block] == right[at..at + block] {
         at += block;

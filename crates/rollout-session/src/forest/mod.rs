@@ -10,143 +10,34 @@
 //!   turn 3 ==breaks==> turn 4                           the template changed history: a new run, the drift is counted
 //! ```
 //!
+//! Where the router renders prompts itself, messages say what continues what before anything is generated ([`Forest::prepare`],
+//! [`Forest::commit_at`]): a *line* goes one step back at most, a *tree* branches anywhere ([`Shape`]).
+//!
 //! Guarantees: nothing is ever dropped from the forest; a commit that was prepared before the session was closed is refused.
 
 mod attach;
 mod delta;
+mod inherit;
 mod line;
+mod record;
+mod replay;
+mod stored;
+mod tree;
+mod turn;
 
+pub use inherit::{CommitError, Position, PrepareError, Rules};
 pub use line::{Break, Line};
+pub use replay::Replay;
+pub use stored::StoredError;
+pub use tree::{Leaf, Shape};
+pub use turn::{Edge, Parent, Turn, TurnContext, TurnId};
 
 use std::sync::Arc;
 
-use delta::{Delta, Link, common_prefix_of_pieces, pieces};
+use attach::Attachment;
+use delta::{Delta, Link, pieces};
 
-use crate::reply::{Generation, KnownPrompt, Pieces};
-use crate::sample::SampleStatus;
-
-/// Number of a turn within its session, in the order of commits, from 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TurnId(u32);
-
-impl TurnId {
-    /// The number.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// How a turn continues another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Edge {
-    /// Its prompt starts with everything that the parent has.
-    Extends,
-    /// It came after the parent, but its prompt differs somewhere within what the parent has.
-    Breaks,
-}
-
-/// The edge from a turn to its parent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Parent {
-    /// The parent.
-    pub turn: TurnId,
-    /// How it is continued.
-    pub edge: Edge,
-}
-
-/// What is recorded beside the tokens of a turn.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct TurnContext<'a> {
-    /// Number of messages of the request, if it had messages.
-    pub messages: Option<usize>,
-    /// Request body as the engine got it.
-    pub request: &'a [u8],
-    /// Reply body without what is held in binary form.
-    pub response: Vec<u8>,
-    /// The list of prompt ids as the engine wrote it, without brackets.
-    pub prompt_text: Option<&'a str>,
-    /// When the request arrived, in seconds of Unix time.
-    pub requested_at: f64,
-    /// When the engine had answered, in seconds of Unix time.
-    pub answered_at: f64,
-}
-
-/// One recorded turn.
-#[derive(Debug)]
-pub struct Turn {
-    parent: Option<Parent>,
-    prompt: Delta<u32>,
-    output: Box<[u32]>,
-    log_probs: Box<[f64]>,
-    request: Delta<u8>,
-    /// All but the vectors, which are empty here.
-    pub(crate) generation: Generation,
-    pub(crate) messages: Option<usize>,
-    pub(crate) response: Box<[u8]>,
-    pub(crate) requested_at: f64,
-    pub(crate) answered_at: f64,
-}
-
-impl Turn {
-    /// The edge to the parent; `None` for the first turn of a conversation.
-    pub fn parent(&self) -> Option<Parent> {
-        self.parent
-    }
-
-    /// Number of messages of the request, if it had messages.
-    pub fn messages(&self) -> Option<usize> {
-        self.messages
-    }
-
-    /// Output ids.
-    pub fn output_ids(&self) -> &[u32] {
-        &self.output
-    }
-
-    /// Log-probability of each output id.
-    pub fn log_probs(&self) -> &[f64] {
-        &self.log_probs
-    }
-
-    /// Number of prompt tokens.
-    pub fn prompt_len(&self) -> usize {
-        self.prompt.len()
-    }
-
-    /// Number of prompt and output tokens.
-    pub fn total(&self) -> usize {
-        self.prompt.len() + self.output.len()
-    }
-
-    /// Text of the output tokens, if the engine sent it.
-    pub fn pieces(&self) -> Option<&Pieces> {
-        self.generation.pieces.as_ref()
-    }
-
-    /// How a sample ends that ends with this turn.
-    pub fn status(&self) -> SampleStatus {
-        self.generation.status()
-    }
-
-    /// The reply without the parts that are held in binary form.
-    pub fn response(&self) -> &[u8] {
-        &self.response
-    }
-
-    /// When the request arrived and when it was answered, in seconds of Unix time.
-    pub fn times(&self) -> (f64, f64) {
-        (self.requested_at, self.answered_at)
-    }
-
-    fn heap_bytes(&self) -> usize {
-        self.prompt.heap_bytes()
-            + size_of_val(&*self.output)
-            + size_of_val(&*self.log_probs)
-            + self.request.heap_bytes()
-            + self.response.len()
-            + self.pieces().map_or(0, Pieces::heap_bytes)
-    }
-}
+use crate::reply::{Generation, KnownPrompt};
 
 /// A turn that was prepared before the session was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -157,6 +48,8 @@ pub struct StaleEpoch;
 #[derive(Debug, Default)]
 pub struct Forest {
     turns: Vec<Turn>,
+    shape: Shape,
+    /// The last turn of the conversation as it is now: what was committed last, or where a tree or a line went back to.
     head: Option<TurnId>,
     /// The prompt of the head as the engine wrote it.
     head_text: Option<Arc<str>>,
@@ -166,13 +59,26 @@ pub struct Forest {
 }
 
 impl Forest {
-    /// An empty forest. `max_trim` tokens at the end of an output may be missing in the next prompt (templates that do not repeat
+    /// An empty forest in which token ids say what continues what. `max_trim` tokens at the end of an output may be missing in the next prompt (templates that do not repeat
     /// the stop token); they are then cut from the sample.
     pub fn new(max_trim: usize) -> Self {
         Self {
             max_trim,
             ..Self::default()
         }
+    }
+
+    /// An empty forest of another shape.
+    pub fn of_shape(shape: Shape, max_trim: usize) -> Self {
+        Self {
+            shape,
+            ..Self::new(max_trim)
+        }
+    }
+
+    /// What continues what, and which turns count.
+    pub fn shape(&self) -> Shape {
+        self.shape
     }
 
     /// The epoch that a turn remembers when it is prepared.
@@ -221,7 +127,7 @@ impl Forest {
         self.max_trim
     }
 
-    /// The turn that was committed last.
+    /// The last turn of the conversation as it is now.
     pub fn head(&self) -> Option<TurnId> {
         self.head
     }
@@ -249,37 +155,25 @@ impl Forest {
     }
 
     fn leading_ids(&self, id: TurnId, wanted: usize) -> Vec<u32> {
+        self.id_pieces(id, wanted).concat()
+    }
+
+    /// The first ids of a turn, in pieces.
+    fn id_pieces(&self, id: TurnId, wanted: usize) -> Vec<&[u32]> {
         let link = |index: usize| {
             let turn = &self.turns[index];
             Link {
                 shared: turn.prompt.shared(),
                 own: [turn.prompt.own(), &turn.output],
-                parent: parent_index(turn),
+                parent: turn.parent_index(),
             }
         };
-        pieces(id.index(), wanted, link).concat()
+        pieces(id.index(), wanted, link)
     }
 
     /// Leading tokens that a turn's prompt has in common with its parent.
     pub fn shared_with_parent(&self, id: TurnId) -> usize {
         self.turn(id).map_or(0, |turn| turn.prompt.shared())
-    }
-
-    /// Request body of a turn, as the engine got it.
-    pub fn request(&self, id: TurnId) -> Vec<u8> {
-        self.request_pieces(id).concat()
-    }
-
-    fn request_pieces(&self, id: TurnId) -> Vec<&[u8]> {
-        let wanted = self.turn(id).map_or(0, |turn| turn.request.len());
-        pieces(id.index(), wanted, |index| {
-            let turn = &self.turns[index];
-            Link {
-                shared: turn.request.shared(),
-                own: [turn.request.own(), &[]],
-                parent: parent_index(turn),
-            }
-        })
     }
 
     /// Lower bound of the tokens that a request with `messages` messages will have in its prompt: a request that is longer than
@@ -296,7 +190,8 @@ impl Forest {
         0
     }
 
-    /// Records a turn that was prepared in `epoch`.
+    /// Records a turn that was prepared in `epoch`. In a line or a tree it stands alone, beside the conversation: messages would have
+    /// said where it belongs.
     ///
     /// # Errors
     /// The session was closed in between.
@@ -312,33 +207,68 @@ impl Forest {
         Ok(self.record(generation, context))
     }
 
-    fn record(&mut self, mut generation: Generation, context: TurnContext<'_>) -> TurnId {
+    fn record(&mut self, generation: Generation, context: TurnContext<'_>) -> TurnId {
+        if self.shape != Shape::Recorded {
+            let alone = Attachment {
+                parent: None,
+                shared: 0,
+            };
+            return self.add(alone, 0, generation, context);
+        }
+        let attached = self.attach(&generation.prompt_ids, context.messages);
+        let prompt_text = context.prompt_text;
+        let id = self.add(attached, 0, generation, context);
+        self.head = Some(id);
+        self.set_head_text(prompt_text);
+        id
+    }
+
+    /// Adds a turn below its parent. The first `known` messages of its request are those of the parent's conversation.
+    fn add(
+        &mut self,
+        attached: Attachment,
+        known: usize,
+        mut generation: Generation,
+        context: TurnContext<'_>,
+    ) -> TurnId {
+        let Attachment { parent, shared } = attached;
+        let parent_turn = parent.map(|parent| parent.turn);
         let prompt_ids = std::mem::take(&mut generation.prompt_ids);
-        let attached = self.attach(&prompt_ids, context.messages);
-        let request_shared = attached.parent.map_or(0, |parent| {
-            common_prefix_of_pieces(&self.request_pieces(parent.turn), context.request)
-        });
+        let hold = |replay, payload| self.hold_payload(parent_turn, replay, payload);
+        let experts = hold(Replay::RoutedExperts, generation.routed_experts.take());
+        let indexer = hold(Replay::IndexerTopK, generation.indexer_topk.take());
+        let request = self.hold_request(parent_turn, known, &context);
+        if let Some(pieces) = &mut generation.pieces {
+            pieces.shrink();
+        }
         let turn = Turn {
-            parent: attached.parent,
-            prompt: Delta::new(attached.shared, &prompt_ids),
+            parent,
+            prompt: Delta::new(shared, &prompt_ids),
             output: std::mem::take(&mut generation.output_ids).into(),
             log_probs: std::mem::take(&mut generation.log_probs).into(),
-            request: Delta::new(request_shared, context.request),
+            request: request.head,
+            request_tail: request.tail,
+            first_message: request.first_message,
+            new_messages: request.new_messages,
+            answer: request.answer,
+            conversation: request.conversation,
+            experts,
+            indexer,
             generation,
             messages: context.messages,
+            sent_ids: context.sent_ids,
+            experts_start: context.experts_start,
             response: context.response.into(),
             requested_at: context.requested_at,
             answered_at: context.answered_at,
         };
+        self.push(turn)
+    }
+
+    fn push(&mut self, turn: Turn) -> TurnId {
         self.heap_bytes += turn.heap_bytes();
         let id = TurnId(u32::try_from(self.turns.len()).unwrap_or(u32::MAX));
         self.turns.push(turn);
-        self.head = Some(id);
-        self.set_head_text(context.prompt_text);
         id
     }
-}
-
-fn parent_index(turn: &Turn) -> Option<usize> {
-    turn.parent.map(|parent| parent.turn.index())
 }

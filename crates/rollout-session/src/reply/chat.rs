@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::meta::{MetaInfo, REPLAY_FIELDS, Spans};
+use super::meta::{MetaInfo, REPLAY_FIELDS, Spans, payload};
 use super::tokens::{TokenRows, openai_content};
-use super::{FinishReason, Generation, KnownPrompt, ReplyError};
+use super::{FinishReason, Generation, KnownPrompt, ReplayPayload, ReplyError};
 use crate::json::edit::{FieldCuts, without};
 use crate::json::{Cursor, Kind};
 
@@ -50,7 +50,10 @@ impl ChatReply {
             }
             "usage" if value.kind()? == Kind::Object => parts.usage(value),
             "metadata" if value.kind()? == Kind::Object => parts.metadata(value),
-            "sglext" if value.kind()? == Kind::Object => extension(value, &mut spans),
+            "sglext" if value.kind()? == Kind::Object => {
+                parts.extension = extension(value, &mut spans)?;
+                Ok(())
+            }
             _ => Ok(value.skip()?),
         })?;
         cursor.finish()?;
@@ -94,12 +97,18 @@ impl ChatReply {
 }
 
 /// `sglext` of newer engines repeats ids and payloads.
-fn extension(cursor: &mut Cursor<'_>, spans: &mut Spans) -> Result<(), ReplyError> {
+fn extension(cursor: &mut Cursor<'_>, spans: &mut Spans) -> Result<Extension, ReplyError> {
+    let mut extension = Extension::default();
     let mut replay = FieldCuts::default();
     let mut stored = FieldCuts::default();
     cursor.object::<ReplyError>(|key, value| {
         let name = key.name.as_ref();
-        let span = key.start..value.span()?.end;
+        match name {
+            "routed_experts" => extension.routed_experts = payload(value)?,
+            "indexer_topk" => extension.indexer_topk = payload(value)?,
+            _ => value.skip()?,
+        }
+        let span = key.start..value.position();
         let is_replay = REPLAY_FIELDS.contains(&name);
         replay.field(span.clone(), is_replay, &mut spans.replay);
         let is_stored = is_replay || matches!(name, "input_ids" | "output_ids");
@@ -108,11 +117,18 @@ fn extension(cursor: &mut Cursor<'_>, spans: &mut Spans) -> Result<(), ReplyErro
     })?;
     replay.end(&mut spans.replay);
     stored.end(&mut spans.stored);
-    Ok(())
+    Ok(extension)
+}
+
+#[derive(Debug, Default)]
+struct Extension {
+    routed_experts: Option<ReplayPayload>,
+    indexer_topk: Option<ReplayPayload>,
 }
 
 #[derive(Debug, Default)]
 struct Parts {
+    extension: Extension,
     choices: usize,
     message: Range<usize>,
     content_is_null: bool,
@@ -260,6 +276,9 @@ impl Parts {
             spec: self.meta.speculation(),
             engine_seconds: self.meta.engine_seconds,
             weight_version: self.meta.weight_version.or(self.weight_version),
+            routed_experts: self.meta.routed_experts.or(self.extension.routed_experts),
+            indexer_topk: self.meta.indexer_topk.or(self.extension.indexer_topk),
+            indexer_layers: self.meta.indexer_layers,
         })
     }
 }

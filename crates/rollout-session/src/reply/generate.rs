@@ -65,6 +65,9 @@ impl GenerateReply {
             spec: meta.speculation(),
             engine_seconds: meta.engine_seconds,
             weight_version: meta.weight_version.take(),
+            routed_experts: meta.routed_experts.take(),
+            indexer_topk: meta.indexer_topk.take(),
+            indexer_layers: meta.indexer_layers,
         };
         Ok(Self { generation, spans })
     }

@@ -2,8 +2,11 @@
 
 use std::ops::Range;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use super::tokens::{TokenRows, triples};
-use super::{FinishReason, ReplyError};
+use super::{FinishReason, ReplayPayload, ReplyError};
 use crate::json::edit::FieldCuts;
 use crate::json::{Cursor, Kind};
 use crate::sample::SpecInfo;
@@ -22,6 +25,33 @@ pub(super) struct MetaInfo {
     pub(super) weight_version: Option<String>,
     pub(super) engine_seconds: Option<f64>,
     pub(super) spec: SpecInfo,
+    pub(super) routed_experts: Option<ReplayPayload>,
+    pub(super) indexer_topk: Option<ReplayPayload>,
+    pub(super) indexer_layers: Option<usize>,
+}
+
+/// Reads a payload: base64 of 32-bit integers. One that cannot be read costs its rows, not the turn.
+pub(super) fn payload(value: &mut Cursor<'_>) -> Result<Option<ReplayPayload>, ReplyError> {
+    match value.kind()? {
+        Kind::Null => {
+            value.skip()?;
+            Ok(None)
+        }
+        Kind::String => {
+            let text = value.string()?;
+            Ok(Some(match STANDARD.decode(text.as_bytes()) {
+                Ok(bytes) if bytes.len().is_multiple_of(size_of::<i32>()) => {
+                    ReplayPayload::Rows(bytes)
+                }
+                Ok(_) => ReplayPayload::Broken("is not a whole number of 32-bit integers"),
+                Err(_) => ReplayPayload::Broken("is not base64"),
+            }))
+        }
+        _ => {
+            value.skip()?;
+            Ok(Some(ReplayPayload::Broken("is not a text")))
+        }
+    }
 }
 
 /// Where bulky fields lie.
@@ -72,6 +102,11 @@ impl MetaInfo {
                 self.spec.completion_token_num = count;
             }
             ("cached_tokens", Kind::Number) => self.cached_tokens = value.i64()?,
+            ("routed_experts", _) => self.routed_experts = payload(value)?,
+            ("indexer_topk", _) => self.indexer_topk = payload(value)?,
+            ("indexer_topk_num_layers", Kind::Number) => {
+                self.indexer_layers = usize::try_from(value.i64()?).ok();
+            }
             ("weight_version", Kind::String) => {
                 self.weight_version = Some(value.string()?.into_owned());
             }

@@ -43,6 +43,17 @@ impl FinishReason {
         }
     }
 
+    /// The name that [`FinishReason::parse`] reads.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Stop => "stop",
+            Self::ToolCalls => "tool_calls",
+            Self::Length => "length",
+            Self::Abort => "abort",
+            Self::Other(other) => other,
+        }
+    }
+
     /// The status of a sample that ends with such a turn. A reason that nobody knows ends it as aborted: its tokens are the
     /// engine's, but nothing says that they are complete.
     pub fn status(&self) -> SampleStatus {
@@ -66,6 +77,27 @@ impl Pieces {
         self.text.push_str(piece);
         self.ends
             .push(u32::try_from(self.text.len()).unwrap_or(u32::MAX));
+    }
+
+    /// The text, and where each token's ends.
+    pub(crate) fn parts(&self) -> (&str, &[u32]) {
+        (&self.text, &self.ends)
+    }
+
+    /// The same put together again. `None` when the ends do not ascend, or pass the text's.
+    pub(crate) fn from_parts(text: String, ends: Vec<u32>) -> Option<Self> {
+        let ascend = ends.is_sorted();
+        let within = ends
+            .last()
+            .is_none_or(|last| usize::try_from(*last).is_ok_and(|last| last <= text.len()));
+        let whole = ends.iter().all(|end| text.is_char_boundary(*end as usize));
+        (ascend && within && whole).then_some(Self { text, ends })
+    }
+
+    /// Gives back what was reserved for more.
+    pub(crate) fn shrink(&mut self) {
+        self.text.shrink_to_fit();
+        self.ends.shrink_to_fit();
     }
 
     /// Number of tokens.
@@ -96,6 +128,15 @@ impl Pieces {
     }
 }
 
+/// What an engine sent for the trainer to replay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReplayPayload {
+    /// Rows of 32-bit integers, little-endian.
+    Rows(Vec<u8>),
+    /// It could not be read; the reason.
+    Broken(&'static str),
+}
+
 /// One generation of an engine: what is recorded of a turn.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Generation {
@@ -119,6 +160,12 @@ pub struct Generation {
     pub spec: SpecInfo,
     /// Seconds that the engine took.
     pub engine_seconds: Option<f64>,
+    /// The experts that each token was routed to.
+    pub routed_experts: Option<ReplayPayload>,
+    /// The positions that sparse attention chose.
+    pub indexer_topk: Option<ReplayPayload>,
+    /// Layers of `indexer_topk`.
+    pub indexer_layers: Option<usize>,
 }
 
 impl Generation {

@@ -105,7 +105,8 @@ fn a_buffer_that_lies_is_refused() {
         safetensors::serialize(views, None).unwrap()
     };
     let error = |buffer: &[u8]| codec::decode(buffer).unwrap_err().to_string();
-    let nulls = r#""loss_mask","rollout_log_probs""#;
+    let nulls =
+        r#""loss_mask","rollout_log_probs","rollout_routed_experts","rollout_indexer_topk""#;
     let missing = build(&meta(nulls), &[]);
     assert!(error(&missing).contains("tokens.0"), "{}", error(&missing));
     let wrong = build(&meta(nulls), &[("tokens.0", Dtype::I32, &[0; 4])]);
