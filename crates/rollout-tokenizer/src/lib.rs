@@ -13,11 +13,13 @@
 
 mod builtin;
 mod error;
+mod json;
 mod load;
 mod template;
 mod token_bytes;
 mod tokenizer;
 
 pub use error::TokenizerError;
-pub use template::{ChatTemplateInput, Clock, sglang_tools};
+pub use json::{Json, Number, ParseError};
+pub use template::{ChatTemplate, ChatTemplateInput, Clock, RenderInput, sglang_tools};
 pub use tokenizer::Tokenizer;

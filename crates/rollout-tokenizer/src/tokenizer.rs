@@ -120,7 +120,7 @@ impl Tokenizer {
     /// The same tokenizer with another clock for templates that ask for the date (`strftime_now`); the default is the system's, in UTC.
     #[must_use]
     pub fn with_clock(mut self, clock: Clock) -> Self {
-        self.templates.set_clock(clock);
+        self.templates.set_clock(&clock);
         self
     }
 

@@ -3,14 +3,17 @@
 use std::error::Error as _;
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
 
-use super::{json, methods};
+use super::{methods, tojson, variables};
 
 /// An error raised by the template itself; travels as the source of a `minijinja::Error`.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Raised(String);
+
+/// Frames of macros, loops and blocks within each other.
+const MAX_RECURSION: usize = 100;
 
 pub(super) fn chat() -> Result<Environment<'static>, Error> {
     let mut environment = Environment::new();
@@ -22,12 +25,25 @@ pub(super) fn chat() -> Result<Environment<'static>, Error> {
     );
     environment.set_undefined_behavior(UndefinedBehavior::Lenient);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.set_recursion_limit(MAX_RECURSION);
     environment.set_unknown_method_callback(methods::call);
-    environment.add_filter("tojson", json::tojson);
-    environment.add_function("raise_exception", |message: String| -> Result<(), Error> {
+    environment.set_formatter(|out, _, value| {
+        let mut text = String::new();
+        variables::write_str(&mut text, value)?;
+        out.write_str(&text).map_err(Error::from)
+    });
+    environment.add_filter("tojson", tojson::tojson);
+    environment.add_filter("string", |value: &Value| {
+        let mut text = String::new();
+        variables::write_str(&mut text, value)?;
+        Ok::<_, Error>(text)
+    });
+    environment.add_function("raise_exception", |message: &Value| -> Result<(), Error> {
+        let mut text = String::new();
+        variables::write_str(&mut text, message)?;
         Err(
             Error::new(ErrorKind::InvalidOperation, "raised by the template")
-                .with_source(Raised(message)),
+                .with_source(Raised(text)),
         )
     });
     Ok(environment)

@@ -7,6 +7,9 @@ use std::fmt::Write as _;
 use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
+use super::variables;
+use crate::json::python_float;
+
 struct Style {
     ascii: bool,
     indent: Option<String>,
@@ -124,6 +127,7 @@ fn write_value(out: &mut String, style: &Style, value: &Value, depth: usize) -> 
                 },
             )?;
         }
+        ValueKind::Plain if variables::is_integer(value) => out.push_str(&number(value)?),
         kind => {
             return Err(Error::new(
                 ErrorKind::BadSerialization,
@@ -174,34 +178,17 @@ fn key_text(key: &Value) -> Result<String, Error> {
 }
 
 fn number(value: &Value) -> Result<String, Error> {
-    if value.is_integer() {
+    if variables::is_integer(value) {
         return Ok(value.to_string());
     }
-    Ok(python_float(f64::try_from(value.clone())?))
-}
-
-/// `float.__repr__`: the shortest digits that read back the same, with an exponent from 1e16 up and below 1e-4.
-fn python_float(number: f64) -> String {
-    if number.is_nan() {
-        return "NaN".into();
-    }
-    if number.is_infinite() {
-        return if number > 0.0 {
-            "Infinity"
-        } else {
-            "-Infinity"
-        }
-        .into();
-    }
-    let scientific = format!("{number:e}");
-    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    match exponent.parse::<i32>() {
-        Ok(exponent) if number != 0.0 && !(-4..16).contains(&exponent) => {
-            let sign = if exponent < 0 { '-' } else { '+' };
-            format!("{digits}e{sign}{:02}", exponent.abs())
-        }
-        _ => format!("{number:?}"),
-    }
+    let float = f64::try_from(value.clone())?;
+    Ok(if float.is_finite() {
+        python_float(float)
+    } else if float.is_nan() {
+        "NaN".into()
+    } else {
+        if float > 0.0 { "Infinity" } else { "-Infinity" }.into()
+    })
 }
 
 fn write_string(out: &mut String, style: &Style, text: &str) {

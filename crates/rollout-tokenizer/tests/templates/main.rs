@@ -1,0 +1,5 @@
+//! Holds the renders against those of the real `transformers`.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+mod texts;
