@@ -7,7 +7,9 @@
 mod chat_template;
 mod content_format;
 mod continuation;
+mod dialect;
 mod environment;
+mod filters;
 mod messages;
 mod methods;
 mod strftime;

@@ -9,7 +9,7 @@ use minijinja::{Environment, Value};
 use super::Clock;
 use super::content_format::ContentFormat;
 use super::continuation::Continuation;
-use super::{environment, strftime, variables};
+use super::{dialect, environment, strftime, variables};
 use crate::TokenizerError;
 use crate::json::Json;
 
@@ -61,8 +61,12 @@ impl ChatTemplate {
     pub fn new(source: &str) -> Result<Self, TokenizerError> {
         let syntax = |source| TokenizerError::TemplateSyntax { source };
         let mut environment = environment::chat().map_err(syntax)?;
+        let bridged = dialect::bridged(
+            &environment::without_generation_tags(source),
+            environment::syntax().map_err(syntax)?,
+        );
         environment
-            .add_template_owned(NAME, environment::without_generation_tags(source))
+            .add_template_owned(NAME, bridged)
             .map_err(syntax)?;
         Ok(Self {
             environment,

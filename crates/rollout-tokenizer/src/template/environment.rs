@@ -5,7 +5,7 @@ use std::error::Error as _;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
 
-use super::{methods, tojson, variables};
+use super::{filters, methods, variables};
 
 /// An error raised by the template itself; travels as the source of a `minijinja::Error`.
 #[derive(Debug, thiserror::Error)]
@@ -17,12 +17,7 @@ const MAX_RECURSION: usize = 100;
 
 pub(super) fn chat() -> Result<Environment<'static>, Error> {
     let mut environment = Environment::new();
-    environment.set_syntax(
-        SyntaxConfig::builder()
-            .trim_blocks(true)
-            .lstrip_blocks(true)
-            .build()?,
-    );
+    environment.set_syntax(syntax()?);
     environment.set_undefined_behavior(UndefinedBehavior::Lenient);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_recursion_limit(MAX_RECURSION);
@@ -32,12 +27,7 @@ pub(super) fn chat() -> Result<Environment<'static>, Error> {
         variables::write_str(&mut text, value)?;
         out.write_str(&text).map_err(Error::from)
     });
-    environment.add_filter("tojson", tojson::tojson);
-    environment.add_filter("string", |value: &Value| {
-        let mut text = String::new();
-        variables::write_str(&mut text, value)?;
-        Ok::<_, Error>(text)
-    });
+    filters::add_to(&mut environment);
     environment.add_function("raise_exception", |message: &Value| -> Result<(), Error> {
         let mut text = String::new();
         variables::write_str(&mut text, message)?;
@@ -47,6 +37,14 @@ pub(super) fn chat() -> Result<Environment<'static>, Error> {
         )
     });
     Ok(environment)
+}
+
+/// Blocks are trimmed and left-stripped.
+pub(super) fn syntax() -> Result<SyntaxConfig, Error> {
+    SyntaxConfig::builder()
+        .trim_blocks(true)
+        .lstrip_blocks(true)
+        .build()
 }
 
 /// The text that the template gave to `raise_exception`, if that is what the error is.

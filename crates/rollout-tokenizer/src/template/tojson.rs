@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
+use super::filters::is_generator;
 use super::variables;
 use crate::json::python_float;
 
@@ -99,7 +100,7 @@ fn write_value(out: &mut String, style: &Style, value: &Value, depth: usize) -> 
         ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
         ValueKind::Number => out.push_str(&number(value)?),
         ValueKind::String => write_string(out, style, value.as_str().unwrap_or_default()),
-        ValueKind::Seq | ValueKind::Iterable => {
+        ValueKind::Seq | ValueKind::Iterable if !is_generator(value) => {
             let items = value.try_iter()?.checked().collect::<Result<Vec<_>, _>>()?;
             write_container(out, style, depth, ['[', ']'], &items, |out, item| {
                 write_value(out, style, item, depth + 1)
