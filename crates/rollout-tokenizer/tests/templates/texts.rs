@@ -1,21 +1,17 @@
 //! Texts: every template over every conversation.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use rollout_tokenizer::{ChatTemplate, Json, RenderInput, TokenizerError};
 
+use crate::{folder, lines};
+
 /// 2025-03-09 08:05:07, what the reference renders at.
 const NOW: u64 = 1_741_507_507;
-
-fn folder(variable: &str) -> PathBuf {
-    std::env::var_os(variable)
-        .unwrap_or_else(|| panic!("{variable} is not set: run ./test templates"))
-        .into()
-}
 
 struct Conversation {
     json: Json,
@@ -43,13 +39,6 @@ impl Conversation {
             kwargs: &kwargs,
         })
     }
-}
-
-fn lines(path: &Path) -> Vec<Json> {
-    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    text.split_terminator('\n')
-        .map(|line| Json::parse(line).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
-        .collect()
 }
 
 /// What is different, in a word, or nothing.
@@ -86,47 +75,68 @@ fn difference(expected: &Json, actual: &Result<String, TokenizerError>) -> Optio
     }
 }
 
+/// The first differences of one template, or nothing.
+fn differences(path: &Path, conversations: &[Conversation]) -> Option<String> {
+    let name = path.file_stem()?.to_str()?;
+    let expected = lines(&folder("ROLLOUT_TEMPLATE_RENDERS").join(format!("{name}.jsonl")));
+    assert_eq!(expected.len(), conversations.len());
+    let template = match ChatTemplate::new(&fs::read_to_string(path).unwrap()) {
+        Ok(template) => {
+            let now = SystemTime::UNIX_EPOCH + Duration::from_secs(NOW);
+            template.with_clock(Arc::new(move || now))
+        }
+        Err(error) => return Some(format!("{name}: {error}")),
+    };
+    let different: Vec<String> = conversations
+        .iter()
+        .zip(&expected)
+        .enumerate()
+        .filter_map(|(number, (conversation, expected))| {
+            let difference = difference(expected, &conversation.rendered(&template))?;
+            Some(format!("  {number}: {difference}"))
+        })
+        .collect();
+    (!different.is_empty()).then(|| {
+        format!(
+            "{name}: {} differ\n{}",
+            different.len(),
+            different[..different.len().min(5)].join("\n")
+        )
+    })
+}
+
 #[test]
 fn every_template_renders_as_transformers_renders_it() {
-    let templates = folder("ROLLOUT_TEMPLATES");
-    let renders = folder("ROLLOUT_TEMPLATE_RENDERS");
-    let conversations: Vec<Conversation> = lines(&renders.join("conversations.jsonl"))
-        .into_iter()
-        .map(|json| Conversation { json })
-        .collect();
-    let mut paths: Vec<PathBuf> = fs::read_dir(&templates)
+    let conversations: Vec<Conversation> =
+        lines(&folder("ROLLOUT_TEMPLATE_RENDERS").join("conversations.jsonl"))
+            .into_iter()
+            .map(|json| Conversation { json })
+            .collect();
+    assert!(conversations.len() >= 500, "only {}", conversations.len());
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder("ROLLOUT_TEMPLATES"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|end| end == "jinja"))
         .collect();
     paths.sort();
-    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(NOW);
-    let mut all = BTreeMap::new();
-    for path in paths {
-        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-        let expected = lines(&renders.join(format!("{name}.jsonl")));
-        assert_eq!(expected.len(), conversations.len());
-        let template = match ChatTemplate::new(&fs::read_to_string(&path).unwrap()) {
-            Ok(template) => template.with_clock(Arc::new(move || now)),
-            Err(error) => {
-                println!("{name}: {error}: {:?}", std::error::Error::source(&error).map(ToString::to_string));
-                continue;
-            }
-        };
-        let mut different = Vec::new();
-        for (number, (conversation, expected)) in conversations.iter().zip(&expected).enumerate() {
-            if let Some(difference) = difference(expected, &conversation.rendered(&template)) {
-                different.push((number, difference));
-            }
-        }
-        if !different.is_empty() {
-            println!("{name}: {} differ", different.len());
-            for (number, difference) in different.iter().take(6) {
-                println!("   {number}: {difference}");
-            }
-            all.insert(name, different.len());
-        }
-    }
-    println!("{} templates differ, {} renders", all.len(), all.values().sum::<usize>());
-    assert!(all.is_empty());
+    assert!(paths.len() >= 70, "only {} templates", paths.len());
+    let next = AtomicUsize::new(0);
+    let wrong: Vec<String> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut wrong = Vec::new();
+                    while let Some(path) = paths.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        wrong.extend(differences(path, &conversations));
+                    }
+                    wrong
+                })
+            })
+            .collect();
+        workers
+            .into_iter()
+            .flat_map(|worker| worker.join().unwrap())
+            .collect()
+    });
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
