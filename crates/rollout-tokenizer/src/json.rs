@@ -7,6 +7,7 @@
 mod number;
 mod parse;
 
+use std::fmt;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
@@ -127,4 +128,41 @@ impl From<&serde_json::Value> for Json {
             ),
         }
     }
+}
+
+/// As JSON text on one line.
+impl fmt::Display for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => f.write_str("null"),
+            Self::Bool(flag) => flag.fmt(f),
+            Self::Number(Number::Float(float)) if float.is_infinite() => {
+                f.write_str(if *float > 0.0 { "1e999" } else { "-1e999" })
+            }
+            Self::Number(number) => number.fmt(f),
+            Self::String(text) => quoted(f, text),
+            Self::Array(items) => {
+                f.write_str("[")?;
+                for (index, item) in items.iter().enumerate() {
+                    f.write_str(if index > 0 { ", " } else { "" })?;
+                    item.fmt(f)?;
+                }
+                f.write_str("]")
+            }
+            Self::Object(fields) => {
+                f.write_str("{")?;
+                for (index, (key, value)) in fields.iter().enumerate() {
+                    f.write_str(if index > 0 { ", " } else { "" })?;
+                    quoted(f, key)?;
+                    f.write_str(": ")?;
+                    value.fmt(f)?;
+                }
+                f.write_str("}")
+            }
+        }
+    }
+}
+
+fn quoted(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    f.write_str(&serde_json::to_string(text).map_err(|_| fmt::Error)?)
 }

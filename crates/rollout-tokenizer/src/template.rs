@@ -95,28 +95,47 @@ impl Templates {
     }
 
     pub(crate) fn render(&self, input: &ChatTemplateInput<'_>) -> Result<String, TokenizerError> {
+        let Json::Array(messages) = Json::from(input.messages) else {
+            return Err(TokenizerError::Messages {
+                place: "messages".into(),
+                problem: "must be an array".into(),
+            });
+        };
         let tools = input
             .tools
             .filter(|tools| !is_nothing(tools))
             .map(Json::from);
-        let template = self.choose(tools.is_some())?;
-        let messages = messages::normalized(input.messages, template.format())?;
-        let messages: Vec<Json> = messages.iter().map(Json::from).collect();
         let kwargs: Vec<(&str, Json)> = input
             .kwargs
             .iter()
             .map(|(name, value)| (name.as_str(), Json::from(value)))
             .collect();
-        let tokens = self
-            .named_tokens
-            .iter()
-            .map(|(name, token)| (name.as_str(), token.clone()));
-        template.render(&RenderInput {
+        self.render_exact(&RenderInput {
             messages: &messages,
             tools: tools.as_ref(),
             add_generation_prompt: input.add_generation_prompt,
             continue_final_message: false,
-            kwargs: &tokens.chain(kwargs).collect::<Vec<_>>(),
+            kwargs: &kwargs,
+        })
+    }
+
+    /// The same for values that kept every digit. The special tokens are there by name; arguments of the caller override them.
+    pub(crate) fn render_exact(&self, input: &RenderInput<'_>) -> Result<String, TokenizerError> {
+        let tools = input
+            .tools
+            .filter(|tools| !tools.is_null() && tools.as_array().is_none_or(|list| !list.is_empty()));
+        let template = self.choose(tools.is_some())?;
+        let messages = messages::normalized(input.messages, template.format())?;
+        let tokens = self
+            .named_tokens
+            .iter()
+            .map(|(name, token)| (name.as_str(), token.clone()));
+        let kwargs: Vec<(&str, Json)> = tokens.chain(input.kwargs.iter().cloned()).collect();
+        template.render(&RenderInput {
+            messages: &messages,
+            tools,
+            kwargs: &kwargs,
+            ..*input
         })
     }
 

@@ -7,7 +7,7 @@ use tokenizers::AddedToken;
 
 use crate::TokenizerError;
 use crate::load::{self, Files};
-use crate::template::{ChatTemplateInput, Clock, Templates};
+use crate::template::{ChatTemplateInput, Clock, RenderInput, Templates};
 use crate::token_bytes::Spelling;
 
 /// A Hugging Face tokenizer with its chat template. Cheap to share behind an `Arc`, not to clone.
@@ -164,6 +164,19 @@ impl Tokenizer {
         self.inner.token_to_id(token)
     }
 
+    /// The ids of the special tokens, ascending.
+    pub fn special_ids(&self) -> Vec<u32> {
+        let mut ids: Vec<u32> = self
+            .inner
+            .get_added_tokens_decoder()
+            .into_iter()
+            .filter(|(_, token)| token.special)
+            .map(|(id, _)| id)
+            .collect();
+        ids.sort_unstable();
+        ids
+    }
+
     /// The highest id plus one: every id of the tokenizer is below it.
     pub fn vocab_size(&self) -> usize {
         self.vocab_size
@@ -188,6 +201,15 @@ impl Tokenizer {
         input: &ChatTemplateInput<'_>,
     ) -> Result<String, TokenizerError> {
         self.templates.render(input)
+    }
+
+    /// Renders messages that kept every digit of their numbers. What SGLang does to messages first is done here too: null fields are
+    /// absent, arguments of tool calls are objects, lists of text parts are flattened where the template takes text.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::apply_chat_template`].
+    pub fn render(&self, input: &RenderInput<'_>) -> Result<String, TokenizerError> {
+        self.templates.render_exact(input)
     }
 }
 

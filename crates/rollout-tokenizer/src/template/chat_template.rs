@@ -50,7 +50,7 @@ const NAME: &str = "chat_template";
 
 /// Fuel is a step of the template, or 64 bytes that it writes. What a template needs grows with what it is given; ten times what
 /// the greediest of the known ones take is enough for everyone.
-const FUEL: u64 = 4_000_000;
+const FUEL: u64 = 1_000_000;
 const FUEL_PER_BYTE: u64 = 64;
 
 impl ChatTemplate {
