@@ -69,9 +69,11 @@ impl Command {
     /// Servers tell what they do; commands for people only what is wrong.
     fn log_level(&self) -> &'static str {
         match self {
-            Self::Local(_) | Self::Validate(_) | Self::Crds(_) | Self::Samples(_) | Self::Template(_) => {
-                "warn"
-            },
+            Self::Local(_)
+            | Self::Validate(_)
+            | Self::Crds(_)
+            | Self::Samples(_)
+            | Self::Template(_) => "warn",
             // The client logs every answer of 500, which is told by whoever asked.
             Self::Controller(_) => "info,kube_client::client::builder=off",
             Self::SimulateEngine(_)

@@ -100,15 +100,30 @@ fn kwargs(args: &VerifyArgs) -> anyhow::Result<Kwargs> {
 /// The conversation, then both texts from a little before the place where they part.
 fn show(found: &Break, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "the template breaks: {}", found.problem)?;
-    writeln!(out, "\nconversation (tools: {}):", if found.tools.is_some() { "one" } else { "none" })?;
+    writeln!(
+        out,
+        "\nconversation (tools: {}):",
+        if found.tools.is_some() { "one" } else { "none" }
+    )?;
     for (index, message) in found.messages.iter().enumerate() {
-        let appended = if index >= found.turn_end { "  (appended)" } else { "" };
+        let appended = if index >= found.turn_end {
+            "  (appended)"
+        } else {
+            ""
+        };
         writeln!(out, "  {message}{appended}")?;
     }
     writeln!(out, "\nthe texts part after {} bytes", found.at)?;
     for (name, text) in [("expected", &found.expected), ("actual", &found.actual)] {
         let (before, after) = text.split_at(found.at);
-        let shown_before: String = before.chars().rev().take(60).collect::<Vec<_>>().into_iter().rev().collect();
+        let shown_before: String = before
+            .chars()
+            .rev()
+            .take(60)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .rev()
+            .collect();
         let shown_after: String = after.chars().take(200).collect();
         writeln!(out, "  {name}: {shown_before:?} >>> {shown_after:?}")?;
     }

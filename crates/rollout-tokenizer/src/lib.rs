@@ -22,7 +22,9 @@ mod token_bytes;
 mod tokenizer;
 
 pub use error::TokenizerError;
-pub use family::{Boundary, Break, Family, FamilyError, Inheriting, Kwargs, Rules, Verified, verify};
+pub use family::{
+    Boundary, Break, Family, FamilyError, Inheriting, Kwargs, Rules, Verified, verify,
+};
 pub use json::{Json, Number, ParseError};
 pub use mismatch::{Mismatch, MismatchKind, mismatches};
 pub use template::{ChatTemplate, ChatTemplateInput, Clock, RenderInput, sglang_tools};

@@ -96,11 +96,7 @@ pub fn mismatches(
             segment_index: -1,
             expected_text: structure(tokenizer, &expected),
             actual_text: structure(tokenizer, &actual),
-            detail: format!(
-                "expected {} segments, got {}",
-                expected.len(),
-                actual.len()
-            ),
+            detail: format!("expected {} segments, got {}", expected.len(), actual.len()),
         }]);
     }
     let mut found = Vec::new();
@@ -169,7 +165,8 @@ fn is_assistant(
         return Ok(false);
     };
     let before = index.checked_sub(1).and_then(|index| segments.get(index));
-    let (Some(Segment::Special(special)), Some(Segment::Content(ids))) = (before, segments.get(index))
+    let (Some(Segment::Special(special)), Some(Segment::Content(ids))) =
+        (before, segments.get(index))
     else {
         return Ok(false);
     };

@@ -121,9 +121,9 @@ impl Templates {
 
     /// The same for values that kept every digit. The special tokens are there by name; arguments of the caller override them.
     pub(crate) fn render_exact(&self, input: &RenderInput<'_>) -> Result<String, TokenizerError> {
-        let tools = input
-            .tools
-            .filter(|tools| !tools.is_null() && tools.as_array().is_none_or(|list| !list.is_empty()));
+        let tools = input.tools.filter(|tools| {
+            !tools.is_null() && tools.as_array().is_none_or(|list| !list.is_empty())
+        });
         let template = self.choose(tools.is_some())?;
         let messages = messages::normalized(input.messages, template.format())?;
         let tokens = self

@@ -15,7 +15,9 @@ pub type Kwargs = BTreeMap<String, Json>;
 #[non_exhaustive]
 pub enum FamilyError {
     /// Somebody set a template argument that the family fixes.
-    #[error("chat template kwarg {name}={value} conflicts with the value registered for {family}: {fixed}")]
+    #[error(
+        "chat template kwarg {name}={value} conflicts with the value registered for {family}: {fixed}"
+    )]
     Conflict {
         /// The argument.
         name: String,
@@ -155,7 +157,12 @@ impl Inheriting {
     /// The request sets an argument that the family fixes to another value.
     pub fn kwargs(&self, request: &Kwargs) -> Result<Kwargs, FamilyError> {
         let mut all = self.defaults.clone();
-        if self.rules.aliases.iter().any(|alias| request.contains_key(*alias)) {
+        if self
+            .rules
+            .aliases
+            .iter()
+            .any(|alias| request.contains_key(*alias))
+        {
             all.retain(|name, _| !self.rules.aliases.contains(&name.as_str()));
         }
         for (name, value) in request {
@@ -262,7 +269,10 @@ impl Inheriting {
             .filter(|calls| calls.as_array().is_some())
             .cloned()
             .unwrap_or_else(|| Json::Array(Vec::new()));
-        let system = Json::object([("role", "system".into()), ("content", "dummy system".into())]);
+        let system = Json::object([
+            ("role", "system".into()),
+            ("content", "dummy system".into()),
+        ]);
         let user = Json::object([("role", "user".into()), ("content", "dummy user".into())]);
         let turn = Json::object([
             ("role", "assistant".into()),
@@ -328,8 +338,6 @@ impl Inheriting {
         })
     }
 }
-
-
 
 /// A template argument as Python prints it.
 fn shown(value: &Json) -> String {

@@ -97,7 +97,10 @@ fn cases(messages: &[Json], tools: Option<&Json>) -> Vec<Case> {
 }
 
 fn role(message: &Json) -> &str {
-    message.get("role").and_then(Json::as_str).unwrap_or_default()
+    message
+        .get("role")
+        .and_then(Json::as_str)
+        .unwrap_or_default()
 }
 
 struct Found {
@@ -294,7 +297,18 @@ impl Random {
 
     fn text(&mut self) -> &'static str {
         const TEXTS: [&str; 12] = [
-            "hello", "list the files", "  padded  ", "two\n\nlines\n", "naïve 日本", "{\"a\": 1}", "42", "a <b> & 'c'", "👩‍👩‍👧", "yes", "x = y", "why?",
+            "hello",
+            "list the files",
+            "  padded  ",
+            "two\n\nlines\n",
+            "naïve 日本",
+            "{\"a\": 1}",
+            "42",
+            "a <b> & 'c'",
+            "👩‍👩‍👧",
+            "yes",
+            "x = y",
+            "why?",
         ];
         TEXTS[usize::try_from(self.below(TEXTS.len() as u64)).unwrap_or(0)]
     }
@@ -315,7 +329,11 @@ fn turn(random: &mut Random, calls: usize) -> Json {
                 let arguments = Json::object([("path", random.text().into())]);
                 let function = Json::object([("name", "run".into()), ("arguments", arguments)]);
                 let id = format!("call0000{number}");
-                Json::object([("id", id.as_str().into()), ("type", "function".into()), ("function", function)])
+                Json::object([
+                    ("id", id.as_str().into()),
+                    ("type", "function".into()),
+                    ("function", function),
+                ])
             });
             let calls = Json::Array(calls.collect());
             fields.insert("tool_calls".into(), calls);
@@ -341,7 +359,10 @@ fn conversation(random: &mut Random, append_roles: &[&str]) -> (Vec<Json>, Optio
             for number in 0..calls {
                 let mut result = message("tool", random.text());
                 if let Json::Object(fields) = &mut result {
-                    fields.insert("tool_call_id".into(), format!("call0000{number}").as_str().into());
+                    fields.insert(
+                        "tool_call_id".into(),
+                        format!("call0000{number}").as_str().into(),
+                    );
                     fields.insert("name".into(), "run".into());
                 }
                 messages.push(result);
@@ -352,9 +373,19 @@ fn conversation(random: &mut Random, append_roles: &[&str]) -> (Vec<Json>, Optio
     messages.push(message("user", random.text()));
     let tools = with_tools.then(|| {
         let path = Json::object([("type", "string".into())]);
-        let parameters = Json::object([("type", "object".into()), ("properties", Json::object([("path", path)]))]);
-        let function = Json::object([("name", "run".into()), ("description", "runs".into()), ("parameters", parameters)]);
-        Json::Array(vec![Json::object([("type", "function".into()), ("function", function)])])
+        let parameters = Json::object([
+            ("type", "object".into()),
+            ("properties", Json::object([("path", path)])),
+        ]);
+        let function = Json::object([
+            ("name", "run".into()),
+            ("description", "runs".into()),
+            ("parameters", parameters),
+        ]);
+        Json::Array(vec![Json::object([
+            ("type", "function".into()),
+            ("function", function),
+        ])])
     });
     (messages, tools)
 }

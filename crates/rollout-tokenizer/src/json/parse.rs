@@ -154,11 +154,7 @@ impl Parser<'_> {
         }
         self.at = end + 1;
         if plain {
-            return Ok(self
-                .text
-                .get(start + 1..end)
-                .unwrap_or_default()
-                .to_owned());
+            return Ok(self.text.get(start + 1..end).unwrap_or_default().to_owned());
         }
         serde_json::from_str(self.text.get(start..=end).unwrap_or_default()).map_err(|error| {
             ParseError {
@@ -189,7 +185,9 @@ fn follows_grammar(token: &str) -> bool {
     let mantissa = token.split(['e', 'E']).next().unwrap_or_default();
     let (whole, fraction) = mantissa
         .split_once('.')
-        .map_or((mantissa, None), |(whole, fraction)| (whole, Some(fraction)));
+        .map_or((mantissa, None), |(whole, fraction)| {
+            (whole, Some(fraction))
+        });
     let whole = whole.strip_prefix('-').unwrap_or(whole);
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits(whole) && (whole == "0" || !whole.starts_with('0')) && fraction.is_none_or(digits)

@@ -114,8 +114,8 @@ impl ChatTemplate {
         input: &RenderInput<'_>,
         messages: &[Json],
     ) -> Result<String, TokenizerError> {
-        let weight = messages.iter().map(Json::weight).sum::<u64>()
-            + input.tools.map_or(0, Json::weight);
+        let weight =
+            messages.iter().map(Json::weight).sum::<u64>() + input.tools.map_or(0, Json::weight);
         let clock = self.clock();
         let fixed = [
             (

@@ -64,9 +64,7 @@ impl Continuation {
     pub(super) fn cut(&self, mut rendered: String) -> Result<String, TokenizerError> {
         let continued = text::strip(&self.continued);
         let tag = TAG.trim_end();
-        let found = rendered
-            .rfind(tag)
-            .filter(|_| rendered.contains(continued));
+        let found = rendered.rfind(tag).filter(|_| rendered.contains(continued));
         let Some(place) = found else {
             return Err(TokenizerError::Continue(format!(
                 "continue_final_message is set but the final message does not appear in the chat after applying the chat template! This can happen if the chat template deletes portions of the final message. Please verify the chat template and final message in your chat to ensure they are compatible.Final message to continue: {continued}\nRendered chat:\n{rendered}"

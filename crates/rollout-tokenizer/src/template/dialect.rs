@@ -173,7 +173,11 @@ impl Places<'_> {
             Expr::Var(_) | Expr::Const(_) => {}
             Expr::Slice(slice) => {
                 self.expression(&slice.expr);
-                self.expressions([&slice.start, &slice.stop, &slice.step].into_iter().flatten());
+                self.expressions(
+                    [&slice.start, &slice.stop, &slice.step]
+                        .into_iter()
+                        .flatten(),
+                );
             }
             Expr::UnaryOp(operation) => self.expression(&operation.expr),
             Expr::BinOp(operation) => {

@@ -3,7 +3,7 @@
 use std::error::Error as _;
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value};
 
 use super::{filters, methods, variables};
 
@@ -22,20 +22,26 @@ pub(super) fn chat() -> Result<Environment<'static>, Error> {
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_recursion_limit(MAX_RECURSION);
     environment.set_unknown_method_callback(methods::call);
-    environment.set_formatter(|out, _, value| {
+    environment.set_formatter(|out, state, value| {
+        if let Some(text) = value.as_str() {
+            return out.write_str(text).map_err(Error::from);
+        }
         let mut text = String::new();
-        variables::write_str(&mut text, value)?;
+        variables::write_str(state, &mut text, value)?;
         out.write_str(&text).map_err(Error::from)
     });
     filters::add_to(&mut environment);
-    environment.add_function("raise_exception", |message: &Value| -> Result<(), Error> {
-        let mut text = String::new();
-        variables::write_str(&mut text, message)?;
-        Err(
-            Error::new(ErrorKind::InvalidOperation, "raised by the template")
-                .with_source(Raised(text)),
-        )
-    });
+    environment.add_function(
+        "raise_exception",
+        |state: &State, message: &Value| -> Result<(), Error> {
+            let mut text = String::new();
+            variables::write_str(state, &mut text, message)?;
+            Err(
+                Error::new(ErrorKind::InvalidOperation, "raised by the template")
+                    .with_source(Raised(text)),
+            )
+        },
+    );
     Ok(environment)
 }
 

@@ -30,9 +30,9 @@ fn invalid(detail: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidOperation, detail.into())
 }
 
-fn python_text(value: &Value) -> Result<String, Error> {
+fn python_text(state: &State, value: &Value) -> Result<String, Error> {
     let mut text = String::new();
-    write_str(&mut text, value)?;
+    write_str(state, &mut text, value)?;
     Ok(text)
 }
 
@@ -91,18 +91,21 @@ fn add_lazy(environment: &mut Environment<'static>) {
     }
 }
 
-fn as_text(value: &Value) -> Result<Value, Error> {
+fn as_text(state: &State, value: &Value) -> Result<Value, Error> {
     if value.as_str().is_some() {
         return Ok(value.clone());
     }
-    python_text(value).map(Value::from)
+    python_text(state, value).map(Value::from)
 }
 
 /// `markupsafe.escape`.
 fn as_markup(value: &Value) -> Result<String, Error> {
-    let text = value
-        .as_str()
-        .ok_or_else(|| invalid(format!("only text can be added to markup, not {}", value.kind())))?;
+    let text = value.as_str().ok_or_else(|| {
+        invalid(format!(
+            "only text can be added to markup, not {}",
+            value.kind()
+        ))
+    })?;
     Ok(text
         .replace('&', "&amp;")
         .replace('>', "&gt;")
@@ -154,8 +157,8 @@ fn as_iterable(value: &Value) -> Result<Value, Error> {
     }
 }
 
-fn trim(value: &Value, characters: Option<&str>) -> Result<String, Error> {
-    let text = python_text(value)?;
+fn trim(state: &State, value: &Value, characters: Option<&str>) -> Result<String, Error> {
+    let text = python_text(state, value)?;
     Ok(match characters {
         Some(characters) => text.trim_matches(|c| characters.contains(c)),
         None => text::strip(&text),
@@ -189,14 +192,23 @@ fn indent(value: &Value, positional: Rest<Value>, named: Kwargs) -> Result<Strin
     named.assert_all_used()?;
     let text = match value.as_str() {
         Some(text) => format!("{text}\n"),
-        None => return Err(invalid(format!("indent takes a string, not {}", value.kind()))),
+        None => {
+            return Err(invalid(format!(
+                "indent takes a string, not {}",
+                value.kind()
+            )));
+        }
     };
     let mut indented = String::with_capacity(text.len());
     for (number, line) in text::lines(&text, false).into_iter().enumerate() {
         if number > 0 {
             indented.push('\n');
         }
-        if if number == 0 { first } else { blank || !line.is_empty() } {
+        if if number == 0 {
+            first
+        } else {
+            blank || !line.is_empty()
+        } {
             indented.push_str(&indentation);
         }
         indented.push_str(line);
@@ -216,7 +228,9 @@ fn join(
     };
     let attribute: Option<Value> = named.get("attribute")?;
     named.assert_all_used()?;
-    let separator = separator.map_or(Ok(String::new()), |separator| python_text(&separator))?;
+    let separator = separator.map_or(Ok(String::new()), |separator| {
+        python_text(state, &separator)
+    })?;
     let mut values = as_iterable(&value)?;
     if let Some(attribute) = attribute {
         let attribute = Kwargs::from_iter([("attribute", attribute)]);
@@ -225,10 +239,11 @@ fn join(
     let mut joined = String::new();
     for (number, item) in values.try_iter()?.checked().enumerate() {
         if number > 0 {
-            state.consume_fuel((separator.len() / 64) as u64)?;
             joined.push_str(&separator);
         }
-        write_str(&mut joined, &item?)?;
+        // A list may be a lazy sum of sums, and the separator long: both are paid for on the way.
+        state.consume_fuel(1 + (separator.len() / 64) as u64)?;
+        write_str(state, &mut joined, &item?)?;
     }
     Ok(joined)
 }

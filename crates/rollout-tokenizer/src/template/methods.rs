@@ -46,12 +46,7 @@ fn invalid(detail: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidOperation, detail.into())
 }
 
-fn of_list(
-    state: &mut State,
-    value: &Value,
-    method: &str,
-    args: &[Value],
-) -> Result<Value, Error> {
+fn of_list(state: &mut State, value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
     match method {
         "copy" => Ok(value.clone()),
         "index" => {
@@ -128,15 +123,20 @@ fn of_string(
         "split" => split(text, args),
         "rsplit" => rsplit(text, args),
         "splitlines" => Arguments::new(args).map(|arguments| {
-            let keep = arguments.get(0, "keepends").is_some_and(|keep| keep.is_true());
-            text::lines(text, keep).into_iter().map(Value::from).collect()
+            let keep = arguments
+                .get(0, "keepends")
+                .is_some_and(|keep| keep.is_true());
+            text::lines(text, keep)
+                .into_iter()
+                .map(Value::from)
+                .collect()
         }),
-        "removeprefix" => one_text(args).map(|prefix| {
-            Value::from(text.strip_prefix(prefix).unwrap_or(text))
-        }),
-        "removesuffix" => one_text(args).map(|suffix| {
-            Value::from(text.strip_suffix(suffix).unwrap_or(text))
-        }),
+        "removeprefix" => {
+            one_text(args).map(|prefix| Value::from(text.strip_prefix(prefix).unwrap_or(text)))
+        }
+        "removesuffix" => {
+            one_text(args).map(|suffix| Value::from(text.strip_suffix(suffix).unwrap_or(text)))
+        }
         "partition" => one_text(args).and_then(|separator| partition(text, separator)),
         "rpartition" => one_text(args).and_then(|separator| rpartition(text, separator)),
         "index" | "rindex" => one_text(args).and_then(|wanted| {
@@ -196,7 +196,10 @@ fn split(text: &str, args: &[Value]) -> Result<Value, Error> {
     let arguments = Arguments::new(args)?;
     let limit = arguments.limit(1)?;
     Ok(match separator(&arguments)? {
-        None => text::split_spaces(text, limit).into_iter().map(Value::from).collect(),
+        None => text::split_spaces(text, limit)
+            .into_iter()
+            .map(Value::from)
+            .collect(),
         Some(separator) => text
             .splitn(limit.saturating_add(1), separator.as_str())
             .map(Value::from)
@@ -208,7 +211,12 @@ fn rsplit(text: &str, args: &[Value]) -> Result<Value, Error> {
     let arguments = Arguments::new(args)?;
     let limit = arguments.limit(1)?;
     let mut parts: Vec<&str> = match separator(&arguments)? {
-        None => return Ok(text::rsplit_spaces(text, limit).into_iter().map(Value::from).collect()),
+        None => {
+            return Ok(text::rsplit_spaces(text, limit)
+                .into_iter()
+                .map(Value::from)
+                .collect());
+        }
         Some(separator) => text
             .rsplitn(limit.saturating_add(1), separator.as_str())
             .collect(),

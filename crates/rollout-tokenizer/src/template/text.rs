@@ -85,7 +85,10 @@ mod tests {
 
     #[test]
     fn spaces_split_as_in_python() {
-        assert_eq!(split_spaces("  a \x1c b\u{a0}c ", usize::MAX), ["a", "b", "c"]);
+        assert_eq!(
+            split_spaces("  a \x1c b\u{a0}c ", usize::MAX),
+            ["a", "b", "c"]
+        );
         assert_eq!(split_spaces(" a  b c ", 1), ["a", "b c"]);
         assert_eq!(rsplit_spaces(" a  b c ", 1), [" a  b".trim_start(), "c"]);
         assert!(split_spaces(" \n", 3).is_empty());
@@ -93,7 +96,10 @@ mod tests {
 
     #[test]
     fn lines_end_as_in_python() {
-        assert_eq!(lines("a\r\nb\u{2028}c\n\nd", false), ["a", "b", "c", "", "d"]);
+        assert_eq!(
+            lines("a\r\nb\u{2028}c\n\nd", false),
+            ["a", "b", "c", "", "d"]
+        );
         assert_eq!(lines("a\r\nb\x1d", true), ["a\r\n", "b\x1d"]);
         assert!(lines("", false).is_empty());
     }

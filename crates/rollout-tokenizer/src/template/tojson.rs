@@ -5,11 +5,14 @@
 use std::fmt::Write as _;
 
 use minijinja::value::{Kwargs, Rest, ValueKind};
-use minijinja::{Error, ErrorKind, Value};
+use minijinja::{Error, ErrorKind, State, Value};
 
 use super::filters::is_generator;
 use super::variables;
 use crate::json::python_float;
+
+/// Deepest nesting that is written: what a request may nest, and what templates put around it.
+const MAX_DEPTH: usize = 200;
 
 struct Style {
     ascii: bool,
@@ -21,6 +24,7 @@ struct Style {
 
 /// `value | tojson(ensure_ascii=false, indent=none, separators=none, sort_keys=false)`, by keyword or by position.
 pub(super) fn tojson(
+    state: &State,
     value: &Value,
     positional: Rest<Value>,
     kwargs: Kwargs,
@@ -66,7 +70,7 @@ pub(super) fn tojson(
         sort_keys,
     };
     let mut out = String::new();
-    write_value(&mut out, &style, value, 0)?;
+    write_value(state, &mut out, &style, value, 0)?;
     Ok(out)
 }
 
@@ -94,16 +98,31 @@ fn indentation(indent: &Value) -> Result<Option<String>, Error> {
     Ok(Some(" ".repeat(width)))
 }
 
-fn write_value(out: &mut String, style: &Style, value: &Value, depth: usize) -> Result<(), Error> {
+fn write_value(
+    state: &State,
+    out: &mut String,
+    style: &Style,
+    value: &Value,
+    depth: usize,
+) -> Result<(), Error> {
+    // A list may be a lazy sum of sums, longer than any memory.
+    state.consume_fuel(1)?;
+    if depth > MAX_DEPTH {
+        return Err(invalid("values are nested too deep for JSON"));
+    }
     match value.kind() {
         ValueKind::None => out.push_str("null"),
         ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
         ValueKind::Number => out.push_str(&number(value)?),
         ValueKind::String => write_string(out, style, value.as_str().unwrap_or_default()),
         ValueKind::Seq | ValueKind::Iterable if !is_generator(value) => {
-            let items = value.try_iter()?.checked().collect::<Result<Vec<_>, _>>()?;
+            let mut items = Vec::new();
+            for item in value.try_iter()?.checked() {
+                state.consume_fuel(1)?;
+                items.push(item?);
+            }
             write_container(out, style, depth, ['[', ']'], &items, |out, item| {
-                write_value(out, style, item, depth + 1)
+                write_value(state, out, style, item, depth + 1)
             })?;
         }
         ValueKind::Map => {
@@ -124,7 +143,7 @@ fn write_value(out: &mut String, style: &Style, value: &Value, depth: usize) -> 
                 |out, (key, value)| {
                     write_string(out, style, key);
                     out.push_str(&style.key_separator);
-                    write_value(out, style, value, depth + 1)
+                    write_value(state, out, style, value, depth + 1)
                 },
             )?;
         }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use minijinja::value::{Object, ObjectRepr, ValueKind};
-use minijinja::{Error, Value};
+use minijinja::{Error, State, Value};
 
 use crate::json::{Json, Number, python_float};
 
@@ -46,17 +46,17 @@ pub(super) fn is_integer(value: &Value) -> bool {
 }
 
 /// `str(value)`, appended.
-pub(super) fn write_str(out: &mut String, value: &Value) -> Result<(), Error> {
+pub(super) fn write_str(state: &State, out: &mut String, value: &Value) -> Result<(), Error> {
     match value.kind() {
         ValueKind::String => out.push_str(value.as_str().unwrap_or_default()),
         ValueKind::Undefined => {}
-        _ => write_repr(out, value)?,
+        _ => write_repr(state, out, value)?,
     }
     Ok(())
 }
 
 /// `repr(value)`, appended.
-fn write_repr(out: &mut String, value: &Value) -> Result<(), Error> {
+fn write_repr(state: &State, out: &mut String, value: &Value) -> Result<(), Error> {
     match value.kind() {
         ValueKind::Undefined => out.push_str("Undefined"),
         ValueKind::None => out.push_str("None"),
@@ -64,25 +64,36 @@ fn write_repr(out: &mut String, value: &Value) -> Result<(), Error> {
         ValueKind::Number if !value.is_integer() => {
             out.push_str(&python_float(f64::try_from(value.clone())?));
         }
-        ValueKind::String => write_string(out, value.as_str().unwrap_or_default()),
+        ValueKind::String => {
+            let text = value.as_str().unwrap_or_default();
+            state.consume_fuel((text.len() / 64) as u64)?;
+            write_string(out, text);
+        }
         ValueKind::Map => {
             out.push('{');
             for (index, key) in value.try_iter()?.checked().enumerate() {
                 let key = key?;
+                state.consume_fuel(1)?;
                 out.push_str(if index > 0 { ", " } else { "" });
-                write_repr(out, &key)?;
+                write_repr(state, out, &key)?;
                 out.push_str(": ");
-                write_repr(out, &value.get_item(&key)?)?;
+                write_repr(state, out, &value.get_item(&key)?)?;
             }
             out.push('}');
         }
         ValueKind::Seq | ValueKind::Iterable => {
-            let brackets = if value.is_tuple() { ['(', ')'] } else { ['[', ']'] };
+            let brackets = if value.is_tuple() {
+                ['(', ')']
+            } else {
+                ['[', ']']
+            };
             out.push(brackets[0]);
             let mut count = 0;
             for item in value.try_iter()?.checked() {
+                // A list may be a lazy sum of sums, longer than any memory.
+                state.consume_fuel(1)?;
                 out.push_str(if count > 0 { ", " } else { "" });
-                write_repr(out, &item?)?;
+                write_repr(state, out, &item?)?;
                 count += 1;
             }
             if value.is_tuple() && count == 1 {
@@ -134,8 +145,7 @@ fn is_printable(character: char) -> bool {
         return false;
     }
     let mut escaped = character.escape_debug();
-    escaped.len() == 1 || is_combining(character)
-        || escaped.next() != Some('\\')
+    escaped.len() == 1 || is_combining(character) || escaped.next() != Some('\\')
 }
 
 fn is_combining(character: char) -> bool {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use rollout_tokenizer::{
-    Family, FamilyError, Inheriting, Json, Kwargs, MismatchKind, RenderInput, Tokenizer, mismatches, verify,
+    Family, FamilyError, Inheriting, Json, Kwargs, MismatchKind, RenderInput, Tokenizer,
+    mismatches, verify,
 };
 
 fn json(text: &str) -> Json {
@@ -28,7 +29,9 @@ fn render(inheriting: &Inheriting, messages: &[Json]) -> Vec<u32> {
         kwargs: &[],
     };
     let tokenizer = inheriting.tokenizer();
-    tokenizer.encode(&tokenizer.render(&input).unwrap()).unwrap()
+    tokenizer
+        .encode(&tokenizer.render(&input).unwrap())
+        .unwrap()
 }
 
 #[test]
@@ -43,16 +46,25 @@ fn a_later_prompt_is_the_earlier_ids_the_line_break_and_what_was_appended() {
         turn.extend(qwen.tokenizer().encode(letter).unwrap());
     }
     turn.push(end);
-    let old = messages(r#"[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello"}]"#);
+    let old = messages(
+        r#"[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello"}]"#,
+    );
     let appended = messages(r#"[{"role": "user", "content": "again"}]"#);
-    let ids = qwen.merge(&old, &appended, &turn, None, &Kwargs::new()).unwrap();
+    let ids = qwen
+        .merge(&old, &appended, &turn, None, &Kwargs::new())
+        .unwrap();
     assert_eq!(ids[..turn.len()], turn);
     let added = qwen.tokenizer().decode(&ids[turn.len()..], false).unwrap();
-    assert_eq!(added, "\n<|im_start|>user\nagain<|im_end|>\n<|im_start|>assistant\n");
+    assert_eq!(
+        added,
+        "\n<|im_start|>user\nagain<|im_end|>\n<|im_start|>assistant\n"
+    );
 
     // A turn that was cut by its length has no end token, and gets no line break.
     let cut = &turn[..turn.len() - 1];
-    let ids = qwen.merge(&old, &appended, cut, None, &Kwargs::new()).unwrap();
+    let ids = qwen
+        .merge(&old, &appended, cut, None, &Kwargs::new())
+        .unwrap();
     let added = qwen.tokenizer().decode(&ids[cut.len()..], false).unwrap();
     assert!(added.starts_with("<|im_start|>user"), "{added:?}");
 
@@ -87,15 +99,24 @@ fn a_request_that_sets_one_alias_replaces_all() {
     let request = Kwargs::from([("enable_thinking".into(), Json::Bool(false))]);
     let all = deepseek.kwargs(&request).unwrap();
     assert!(!all.contains_key("thinking"));
-    assert!(deepseek.kwargs(&Kwargs::new()).unwrap().contains_key("thinking"));
+    assert!(
+        deepseek
+            .kwargs(&Kwargs::new())
+            .unwrap()
+            .contains_key("thinking")
+    );
 }
 
 #[test]
 fn a_role_that_may_not_be_appended_is_named_with_its_place() {
     let qwen = family(Family::Qwen35);
-    let old = messages(r#"[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]"#);
-    let appended = messages(r#"[{"role": "user", "content": "c"}, {"role": "system", "content": "d"}]"#);
-    let error = qwen.merge(&old, &appended, &[1], None, &Kwargs::new()).unwrap_err();
+    let old =
+        messages(r#"[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]"#);
+    let appended =
+        messages(r#"[{"role": "user", "content": "c"}, {"role": "system", "content": "d"}]"#);
+    let error = qwen
+        .merge(&old, &appended, &[1], None, &Kwargs::new())
+        .unwrap_err();
     assert_eq!(
         error.to_string(),
         "appended message at index 3 has role='system', allowed=['assistant', 'tool', 'user']; the selected TITO fixed template does not support appending this role"
@@ -107,7 +128,10 @@ fn a_tokenizer_of_another_family_is_refused_with_what_it_lacks() {
     let tokenizer = Arc::new(Tokenizer::builtin().unwrap());
     let error = Inheriting::new(tokenizer, Family::Glm47, Kwargs::new()).unwrap_err();
     assert!(matches!(error, FamilyError::Foreign { .. }));
-    assert_eq!(error.to_string(), "the tokenizer is none of the family glm47: it has no token \"<|user|>\"");
+    assert_eq!(
+        error.to_string(),
+        "the tokenizer is none of the family glm47: it has no token \"<|user|>\""
+    );
 }
 
 #[test]
@@ -119,8 +143,14 @@ fn a_template_that_appends_only_is_verified() {
 
 #[test]
 fn a_family_that_misses_the_line_break_is_told() {
-    let found = verify(&family(Family::Default), 7, 60).unwrap().unwrap_err();
-    assert!(found.problem.contains("behind the end of a turn"), "{}", found.problem);
+    let found = verify(&family(Family::Default), 7, 60)
+        .unwrap()
+        .unwrap_err();
+    assert!(
+        found.problem.contains("behind the end of a turn"),
+        "{}",
+        found.problem
+    );
     assert!(found.expected.ends_with("<|im_end|>\n"));
     assert!(found.actual.ends_with("<|im_end|>"));
 }
@@ -131,7 +161,11 @@ fn a_template_that_drops_reasoning_is_shown_with_the_smallest_conversation() {
     let defaults = Kwargs::from([("strip_earlier_reasoning".into(), Json::Bool(true))]);
     let inheriting = Inheriting::new(tokenizer, Family::Qwen3, defaults).unwrap();
     let found = verify(&inheriting, 7, 60).unwrap().unwrap_err();
-    assert!(found.problem.contains("finished turns changes"), "{}", found.problem);
+    assert!(
+        found.problem.contains("changes when messages are appended"),
+        "{}",
+        found.problem
+    );
     assert!(found.messages.len() <= 3, "{:?}", found.messages);
     assert_eq!(found.tools, None);
     assert_ne!(found.expected[found.at..], found.actual[found.at..]);
@@ -141,7 +175,9 @@ fn a_template_that_drops_reasoning_is_shown_with_the_smallest_conversation() {
 #[test]
 fn two_ways_to_tokenize_one_text_are_no_mismatch() {
     let qwen = family(Family::Qwen3);
-    let said = messages(r#"[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello"}]"#);
+    let said = messages(
+        r#"[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello"}]"#,
+    );
     let expected = render(&qwen, &said);
     let text = qwen.tokenizer().decode(&expected, false).unwrap();
     let (before, after) = text.split_once("Hello").unwrap();
@@ -173,13 +209,22 @@ fn mismatches_say_where_and_what() {
     assert_eq!(found[0].kind, MismatchKind::AssistantText);
     assert_eq!(found[0].expected_text, "assistant\nHello");
     assert_eq!(found[0].actual_text, "assistant\nBye");
-    assert_eq!(compare(&expected, &of("ho", "Hello"))[0].kind, MismatchKind::NonAssistantText);
+    assert_eq!(
+        compare(&expected, &of("ho", "Hello"))[0].kind,
+        MismatchKind::NonAssistantText
+    );
 
     let mut other = expected.clone();
     other[0] = qwen.tokenizer().token_id("<|im_end|>").unwrap();
-    assert_eq!(compare(&expected, &other)[0].kind, MismatchKind::SpecialTokenType);
+    assert_eq!(
+        compare(&expected, &other)[0].kind,
+        MismatchKind::SpecialTokenType
+    );
     assert_eq!(compare(&expected, &other)[0].segment_index, 0);
 
     let found = compare(&expected, &expected[1..]);
-    assert_eq!((found[0].kind, found[0].segment_index), (MismatchKind::SpecialTokenCount, -1));
+    assert_eq!(
+        (found[0].kind, found[0].segment_index),
+        (MismatchKind::SpecialTokenCount, -1)
+    );
 }

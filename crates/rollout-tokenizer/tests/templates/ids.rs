@@ -27,19 +27,34 @@ fn check(name: &str, template: &str) -> Result<usize, String> {
             .collect();
         let actual = tokenizer.encode(text).map_err(|error| error.to_string())?;
         if actual != expected {
-            let at = actual.iter().zip(&expected).take_while(|(a, b)| a == b).count();
+            let at = actual
+                .iter()
+                .zip(&expected)
+                .take_while(|(a, b)| a == b)
+                .count();
             let some = |ids: &[u32]| {
                 let ids = &ids[at.min(ids.len())..(at + 8).min(ids.len())];
-                (ids.to_vec(), tokenizer.decode(ids, false).unwrap_or_default())
+                (
+                    ids.to_vec(),
+                    tokenizer.decode(ids, false).unwrap_or_default(),
+                )
             };
-            wrong.push(format!("  at {at}: expected {:?} got {:?}", some(&expected), some(&actual)));
+            wrong.push(format!(
+                "  at {at}: expected {:?} got {:?}",
+                some(&expected),
+                some(&actual)
+            ));
         }
     }
     if wrong.is_empty() {
         return Ok(texts.len());
     }
     wrong.truncate(5);
-    Err(format!("{name}: of {} texts differ\n{}", texts.len(), wrong.join("\n")))
+    Err(format!(
+        "{name}: of {} texts differ\n{}",
+        texts.len(),
+        wrong.join("\n")
+    ))
 }
 
 #[test]

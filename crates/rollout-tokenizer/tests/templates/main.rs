@@ -18,7 +18,8 @@ fn folder(variable: &str) -> PathBuf {
 
 /// The values of a file with one in each line.
 fn lines(path: &Path) -> Vec<Json> {
-    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let text =
+        fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     text.split_terminator('\n')
         .map(|line| Json::parse(line).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
         .collect()

@@ -53,10 +53,17 @@ fn difference(expected: &Json, actual: &Result<String, TokenizerError>) -> Optio
                 .find(|((_, left), right)| left != right)
                 .map_or(expected.len().min(actual.len()), |((at, _), _)| at);
             let around = |text: &str| {
-                let start = (0..=at.saturating_sub(30)).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+                let start = (0..=at.saturating_sub(30))
+                    .rev()
+                    .find(|i| text.is_char_boundary(*i))
+                    .unwrap_or(0);
                 text[start..].chars().take(90).collect::<String>()
             };
-            Some(format!("text: expected {:?} got {:?}", around(expected), around(actual)))
+            Some(format!(
+                "text: expected {:?} got {:?}",
+                around(expected),
+                around(actual)
+            ))
         }
         (Some(_), Err(error)) => Some(format!("raised {error}")),
         (None, Ok(_)) => Some(format!(
@@ -64,14 +71,18 @@ fn difference(expected: &Json, actual: &Result<String, TokenizerError>) -> Optio
             field("error").unwrap(),
             field("message").unwrap()
         )),
-        (None, Err(TokenizerError::Refused(message))) if field("error") == Some("TemplateError") => {
-            (field("message") != Some(message)).then(|| format!("message: expected {:?} got {message:?}", field("message")))
+        (None, Err(TokenizerError::Refused(message)))
+            if field("error") == Some("TemplateError") =>
+        {
+            (field("message") != Some(message))
+                .then(|| format!("message: expected {:?} got {message:?}", field("message")))
         }
         (None, Err(TokenizerError::Refused(message))) => Some(format!("refused: {message}")),
-        (None, Err(TokenizerError::Continue(message))) => {
-            (field("message") != Some(message)).then(|| format!("message: expected {:?} got {message:?}", field("message")))
+        (None, Err(TokenizerError::Continue(message))) => (field("message") != Some(message))
+            .then(|| format!("message: expected {:?} got {message:?}", field("message"))),
+        (None, Err(_)) => {
+            (field("error") == Some("TemplateError")).then(|| "raised in another place".into())
         }
-        (None, Err(_)) => (field("error") == Some("TemplateError")).then(|| "raised in another place".into()),
     }
 }
 
