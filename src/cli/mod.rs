@@ -18,6 +18,7 @@ mod router;
 mod samples;
 mod simulate_engine;
 mod survey;
+mod template;
 mod validate;
 
 use std::process::ExitCode;
@@ -44,6 +45,8 @@ enum Command {
     Crds(crds::Args),
     /// Shows and checks training samples.
     Samples(samples::Args),
+    /// Finds out what a chat template does.
+    Template(template::Args),
     /// Runs a simulated SGLang engine.
     SimulateEngine(simulate_engine::Args),
     /// Runs the session router in front of the engines of one pool.
@@ -66,7 +69,11 @@ impl Command {
     /// Servers tell what they do; commands for people only what is wrong.
     fn log_level(&self) -> &'static str {
         match self {
-            Self::Local(_) | Self::Validate(_) | Self::Crds(_) | Self::Samples(_) => "warn",
+            Self::Local(_)
+            | Self::Validate(_)
+            | Self::Crds(_)
+            | Self::Samples(_)
+            | Self::Template(_) => "warn",
             // The client logs every answer of 500, which is told by whoever asked.
             Self::Controller(_) => "info,kube_client::client::builder=off",
             Self::SimulateEngine(_)
@@ -97,6 +104,7 @@ pub async fn main() -> ExitCode {
         Command::Validate(args) => validate::run(args).await,
         Command::Crds(args) => crds::run(args).await,
         Command::Samples(args) => samples::run(args).await,
+        Command::Template(args) => template::run(args).await,
         Command::SimulateEngine(args) => simulate_engine::run(args).await,
         Command::Router(args) => router::run(args).await,
         Command::Driver(args) => driver::run(args).await,

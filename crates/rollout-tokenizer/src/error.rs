@@ -68,6 +68,17 @@ pub enum TokenizerError {
         /// Where and why.
         source: minijinja::Error,
     },
+    /// The chat template did not end within the steps and the memory that a template may take.
+    #[error(
+        "the chat template was stopped: it took more steps or memory than any template needs for messages of {weight} bytes"
+    )]
+    Endless {
+        /// About how large the messages and tools were.
+        weight: u64,
+    },
+    /// The last message cannot be continued.
+    #[error("{0}")]
+    Continue(String),
     /// The messages are not what a chat template takes.
     #[error("{place}: {problem}")]
     Messages {
@@ -84,6 +95,8 @@ impl TokenizerError {
         match self {
             Self::Refused(_)
             | Self::Template { .. }
+            | Self::Endless { .. }
+            | Self::Continue(_)
             | Self::Messages { .. }
             | Self::Encode { .. }
             | Self::Decode { .. } => true,

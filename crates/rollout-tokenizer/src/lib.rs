@@ -13,11 +13,19 @@
 
 mod builtin;
 mod error;
+mod family;
+mod json;
 mod load;
+mod mismatch;
 mod template;
 mod token_bytes;
 mod tokenizer;
 
 pub use error::TokenizerError;
-pub use template::{ChatTemplateInput, Clock, sglang_tools};
+pub use family::{
+    Boundary, Break, Family, FamilyError, Inheriting, Kwargs, Rules, Verified, verify,
+};
+pub use json::{Json, Number, ParseError};
+pub use mismatch::{Mismatch, MismatchKind, mismatches};
+pub use template::{ChatTemplate, ChatTemplateInput, Clock, RenderInput, sglang_tools};
 pub use tokenizer::Tokenizer;

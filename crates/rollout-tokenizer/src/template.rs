@@ -4,24 +4,28 @@
 //! `raise_exception`, `strftime_now`, a `tojson` that is `json.dumps`, the special tokens by name. The `{% generation %}` block
 //! of training templates renders as its content.
 
+mod chat_template;
 mod content_format;
+mod continuation;
+mod dialect;
 mod environment;
-mod json;
+mod filters;
 mod messages;
 mod methods;
 mod strftime;
+mod text;
+mod tojson;
 mod tools;
+mod variables;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use minijinja::value::Serde;
-use minijinja::{Environment, Value as JinjaValue};
 use serde_json::{Map, Value};
 
 use crate::TokenizerError;
-use content_format::ContentFormat;
+use crate::json::Json;
+pub use chat_template::{ChatTemplate, RenderInput};
 pub use tools::sglang_tools;
 
 /// Where a template's `strftime_now` takes the time from.
@@ -42,10 +46,8 @@ pub struct ChatTemplateInput<'a> {
 
 /// The templates of one tokenizer, compiled.
 pub(crate) struct Templates {
-    environment: Environment<'static>,
-    formats: Vec<(String, ContentFormat)>,
-    named_tokens: Vec<(String, String)>,
-    clock: Clock,
+    named: Vec<(String, ChatTemplate)>,
+    named_tokens: Vec<(String, Json)>,
 }
 
 const DEFAULT: &str = "default";
@@ -56,105 +58,99 @@ impl Templates {
         sources: Vec<(String, String)>,
         named_tokens: Vec<(String, String)>,
     ) -> Result<Self, TokenizerError> {
-        let mut environment = environment::chat().map_err(syntax)?;
-        let mut formats = Vec::new();
-        for (name, source) in sources {
-            formats.push((name.clone(), ContentFormat::detect(&source)));
-            environment
-                .add_template_owned(name, environment::without_generation_tags(&source))
-                .map_err(syntax)?;
-        }
+        let named = sources
+            .into_iter()
+            .map(|(name, source)| Ok((name, ChatTemplate::new(&source)?)))
+            .collect::<Result<Vec<_>, TokenizerError>>()?;
         Ok(Self {
-            environment,
-            formats,
-            named_tokens,
-            clock: Arc::new(SystemTime::now),
+            named,
+            named_tokens: named_tokens
+                .into_iter()
+                .map(|(name, token)| (name, Json::from(token.as_str())))
+                .collect(),
         })
     }
 
     pub(crate) fn replaced(self, source: &str) -> Result<Self, TokenizerError> {
-        let mut templates = Self::new(vec![(DEFAULT.into(), source.into())], self.named_tokens)?;
-        templates.clock = self.clock;
-        Ok(templates)
+        let mut template = ChatTemplate::new(source)?;
+        if let Some((_, old)) = self.named.first() {
+            template = template.with_clock(old.clock());
+        }
+        Ok(Self {
+            named: vec![(DEFAULT.into(), template)],
+            named_tokens: self.named_tokens,
+        })
     }
 
-    pub(crate) fn set_clock(&mut self, clock: Clock) {
-        self.clock = clock;
+    pub(crate) fn set_clock(&mut self, clock: &Clock) {
+        let named = std::mem::take(&mut self.named);
+        self.named = named
+            .into_iter()
+            .map(|(name, template)| (name, template.with_clock(Arc::clone(clock))))
+            .collect();
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.formats.is_empty()
+        self.named.is_empty()
     }
 
     pub(crate) fn render(&self, input: &ChatTemplateInput<'_>) -> Result<String, TokenizerError> {
-        let tools = input.tools.filter(|tools| !is_nothing(tools));
-        let (name, format) = self.choose(tools.is_some())?;
-        let messages = messages::normalized(input.messages, format)?;
-        let template = self.environment.get_template(name).map_err(syntax)?;
-        template
-            .render(self.variables(input, &messages, tools))
-            .map_err(render_error)
+        let Json::Array(messages) = Json::from(input.messages) else {
+            return Err(TokenizerError::Messages {
+                place: "messages".into(),
+                problem: "must be an array".into(),
+            });
+        };
+        let tools = input
+            .tools
+            .filter(|tools| !is_nothing(tools))
+            .map(Json::from);
+        let kwargs: Vec<(&str, Json)> = input
+            .kwargs
+            .iter()
+            .map(|(name, value)| (name.as_str(), Json::from(value)))
+            .collect();
+        self.render_exact(&RenderInput {
+            messages: &messages,
+            tools: tools.as_ref(),
+            add_generation_prompt: input.add_generation_prompt,
+            continue_final_message: false,
+            kwargs: &kwargs,
+        })
     }
 
-    /// The template `tool_use` if there are tools and it exists, else `default`, else the only one.
-    fn choose(&self, with_tools: bool) -> Result<(&str, ContentFormat), TokenizerError> {
-        let named = |wanted: &str| self.formats.iter().find(|(name, _)| name == wanted);
-        let with_tools = with_tools.then(|| named(WITH_TOOLS)).flatten();
-        with_tools
-            .or_else(|| named(DEFAULT))
-            .or_else(|| self.formats.first().filter(|_| self.formats.len() == 1))
-            .map(|(name, format)| (name.as_str(), *format))
-            .ok_or(TokenizerError::NoChatTemplate)
-    }
-
-    /// Later variables win: a request's arguments may override the special tokens, never the messages.
-    fn variables(
-        &self,
-        input: &ChatTemplateInput<'_>,
-        messages: &[Value],
-        tools: Option<&Value>,
-    ) -> JinjaValue {
-        let clock = Arc::clone(&self.clock);
+    /// The same for values that kept every digit. The special tokens are there by name; arguments of the caller override them.
+    pub(crate) fn render_exact(&self, input: &RenderInput<'_>) -> Result<String, TokenizerError> {
+        let tools = input.tools.filter(|tools| {
+            !tools.is_null() && tools.as_array().is_none_or(|list| !list.is_empty())
+        });
+        let template = self.choose(tools.is_some())?;
+        let messages = messages::normalized(input.messages, template.format())?;
         let tokens = self
             .named_tokens
             .iter()
-            .map(|(name, token)| (name.clone(), JinjaValue::from(token.as_str())));
-        let kwargs = input
-            .kwargs
-            .iter()
-            .map(|(name, value)| (name.clone(), JinjaValue::from(Serde(value))));
-        let fixed = [
-            ("messages", JinjaValue::from(Serde(messages))),
-            ("tools", JinjaValue::from(Serde(tools))),
-            ("documents", JinjaValue::from(())),
-            (
-                "add_generation_prompt",
-                JinjaValue::from(input.add_generation_prompt),
-            ),
-            (
-                "strftime_now",
-                JinjaValue::from_function(move |format: &str| strftime::format(clock(), format)),
-            ),
-        ];
-        let variables = tokens
-            .chain(kwargs)
-            .chain(fixed.map(|(name, value)| (name.to_owned(), value)))
-            .collect::<BTreeMap<String, JinjaValue>>();
-        JinjaValue::from(variables)
+            .map(|(name, token)| (name.as_str(), token.clone()));
+        let kwargs: Vec<(&str, Json)> = tokens.chain(input.kwargs.iter().cloned()).collect();
+        template.render(&RenderInput {
+            messages: &messages,
+            tools,
+            kwargs: &kwargs,
+            ..*input
+        })
+    }
+
+    /// The template `tool_use` if there are tools and it exists, else `default`, else the only one.
+    fn choose(&self, with_tools: bool) -> Result<&ChatTemplate, TokenizerError> {
+        let named = |wanted: &str| self.named.iter().find(|(name, _)| name == wanted);
+        let with_tools = with_tools.then(|| named(WITH_TOOLS)).flatten();
+        with_tools
+            .or_else(|| named(DEFAULT))
+            .or_else(|| self.named.first().filter(|_| self.named.len() == 1))
+            .map(|(_, template)| template)
+            .ok_or(TokenizerError::NoChatTemplate)
     }
 }
 
 fn is_nothing(tools: &Value) -> bool {
     tools.is_null() || tools.as_array().is_some_and(Vec::is_empty)
-}
-
-fn syntax(source: minijinja::Error) -> TokenizerError {
-    TokenizerError::TemplateSyntax { source }
-}
-
-fn render_error(error: minijinja::Error) -> TokenizerError {
-    match environment::raised_message(&error) {
-        Some(message) => TokenizerError::Refused(message),
-        None => TokenizerError::Template { source: error },
-    }
 }

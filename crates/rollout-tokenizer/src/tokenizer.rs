@@ -7,7 +7,7 @@ use tokenizers::AddedToken;
 
 use crate::TokenizerError;
 use crate::load::{self, Files};
-use crate::template::{ChatTemplateInput, Clock, Templates};
+use crate::template::{ChatTemplateInput, Clock, RenderInput, Templates};
 use crate::token_bytes::Spelling;
 
 /// A Hugging Face tokenizer with its chat template. Cheap to share behind an `Arc`, not to clone.
@@ -58,9 +58,8 @@ impl Tokenizer {
             file: files.shown(MODEL),
             source,
         })?;
-        for (id, token) in load::added_tokens(&config).map_err(|problem| broken(CONFIG, problem))? {
-            add(&mut inner, token, id).map_err(|problem| broken(CONFIG, problem))?;
-        }
+        let declared = load::added_tokens(&config).map_err(|problem| broken(CONFIG, problem))?;
+        add_all(&mut inner, declared).map_err(|problem| broken(CONFIG, problem))?;
         let named = load::named_tokens(&config);
         for content in named
             .iter()
@@ -120,7 +119,7 @@ impl Tokenizer {
     /// The same tokenizer with another clock for templates that ask for the date (`strftime_now`); the default is the system's, in UTC.
     #[must_use]
     pub fn with_clock(mut self, clock: Clock) -> Self {
-        self.templates.set_clock(clock);
+        self.templates.set_clock(&clock);
         self
     }
 
@@ -164,6 +163,19 @@ impl Tokenizer {
         self.inner.token_to_id(token)
     }
 
+    /// The ids of the special tokens, ascending.
+    pub fn special_ids(&self) -> Vec<u32> {
+        let mut ids: Vec<u32> = self
+            .inner
+            .get_added_tokens_decoder()
+            .into_iter()
+            .filter(|(_, token)| token.special)
+            .map(|(id, _)| id)
+            .collect();
+        ids.sort_unstable();
+        ids
+    }
+
     /// The highest id plus one: every id of the tokenizer is below it.
     pub fn vocab_size(&self) -> usize {
         self.vocab_size
@@ -189,6 +201,15 @@ impl Tokenizer {
     ) -> Result<String, TokenizerError> {
         self.templates.render(input)
     }
+
+    /// Renders messages that kept every digit of their numbers. What SGLang does to messages first is done here too: null fields are
+    /// absent, arguments of tool calls are objects, lists of text parts are flattened where the template takes text.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::apply_chat_template`].
+    pub fn render(&self, input: &RenderInput<'_>) -> Result<String, TokenizerError> {
+        self.templates.render_exact(input)
+    }
 }
 
 /// Switches off what a `tokenizer.json` may say about lengths: a prompt is never cut or padded here.
@@ -198,21 +219,59 @@ fn unlimited(inner: &mut tokenizers::Tokenizer) -> tokenizers::Result<()> {
     Ok(())
 }
 
-/// Adds a token of `added_tokens_decoder`; a token that `tokenizer.json` has already keeps its id.
-fn add(inner: &mut tokenizers::Tokenizer, token: AddedToken, id: u32) -> Result<(), String> {
-    let content = token.content.clone();
-    let result = if token.special {
-        inner.add_special_tokens([token])
-    } else {
-        inner.add_tokens([token])
-    };
-    result.map_err(|error| format!("the token {content:?} cannot be added: {error}"))?;
-    match inner.token_to_id(&content) {
-        Some(actual) if actual != id => Err(format!(
-            "added_tokens_decoder says that {content:?} is {id}, tokenizer.json makes it {actual}"
-        )),
-        _ => Ok(()),
+/// Adds the tokens of `added_tokens_decoder`; a token that `tokenizer.json` has already keeps its id.
+///
+/// Each addition builds the automaton for all added tokens anew, and there are models with thousands: those that are there already are
+/// left out, and runs of one kind are added at once.
+fn add_all(
+    inner: &mut tokenizers::Tokenizer,
+    declared: Vec<(u32, AddedToken)>,
+) -> Result<(), String> {
+    let known = inner.get_added_tokens_decoder();
+    let new: Vec<AddedToken> = declared
+        .iter()
+        .filter(|(id, token)| known.get(id) != Some(token) || !same_flags(known.get(id), token))
+        .map(|(_, token)| token.clone())
+        .collect();
+    for run in new.chunk_by(|left, right| left.special == right.special) {
+        let result = if run.iter().all(|token| token.special) {
+            inner.add_special_tokens(run.to_vec())
+        } else {
+            inner.add_tokens(run.to_vec())
+        };
+        result.map_err(|error| format!("the added tokens cannot be added: {error}"))?;
     }
+    for (id, token) in declared {
+        match inner.token_to_id(&token.content) {
+            Some(actual) if actual != id => {
+                return Err(format!(
+                    "added_tokens_decoder says that {:?} is {id}, tokenizer.json makes it {actual}",
+                    token.content
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Tokens count as equal by their text alone.
+fn same_flags(known: Option<&AddedToken>, token: &AddedToken) -> bool {
+    known.is_some_and(|known| {
+        (
+            known.special,
+            known.single_word,
+            known.lstrip,
+            known.rstrip,
+            known.normalized,
+        ) == (
+            token.special,
+            token.single_word,
+            token.lstrip,
+            token.rstrip,
+            token.normalized,
+        )
+    })
 }
 
 /// Marks a token that the configuration names as special, adding it if it is new.

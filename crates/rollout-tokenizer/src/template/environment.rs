@@ -3,34 +3,54 @@
 use std::error::Error as _;
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value};
 
-use super::{json, methods};
+use super::{filters, methods, variables};
 
 /// An error raised by the template itself; travels as the source of a `minijinja::Error`.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Raised(String);
 
+/// Frames of macros, loops and blocks within each other.
+const MAX_RECURSION: usize = 100;
+
 pub(super) fn chat() -> Result<Environment<'static>, Error> {
     let mut environment = Environment::new();
-    environment.set_syntax(
-        SyntaxConfig::builder()
-            .trim_blocks(true)
-            .lstrip_blocks(true)
-            .build()?,
-    );
+    environment.set_syntax(syntax()?);
     environment.set_undefined_behavior(UndefinedBehavior::Lenient);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.set_recursion_limit(MAX_RECURSION);
     environment.set_unknown_method_callback(methods::call);
-    environment.add_filter("tojson", json::tojson);
-    environment.add_function("raise_exception", |message: String| -> Result<(), Error> {
-        Err(
-            Error::new(ErrorKind::InvalidOperation, "raised by the template")
-                .with_source(Raised(message)),
-        )
+    environment.set_formatter(|out, state, value| {
+        if let Some(text) = value.as_str() {
+            return out.write_str(text).map_err(Error::from);
+        }
+        let mut text = String::new();
+        variables::write_str(state, &mut text, value)?;
+        out.write_str(&text).map_err(Error::from)
     });
+    filters::add_to(&mut environment);
+    environment.add_function(
+        "raise_exception",
+        |state: &State, message: &Value| -> Result<(), Error> {
+            let mut text = String::new();
+            variables::write_str(state, &mut text, message)?;
+            Err(
+                Error::new(ErrorKind::InvalidOperation, "raised by the template")
+                    .with_source(Raised(text)),
+            )
+        },
+    );
     Ok(environment)
+}
+
+/// Blocks are trimmed and left-stripped.
+pub(super) fn syntax() -> Result<SyntaxConfig, Error> {
+    SyntaxConfig::builder()
+        .trim_blocks(true)
+        .lstrip_blocks(true)
+        .build()
 }
 
 /// The text that the template gave to `raise_exception`, if that is what the error is.

@@ -5,29 +5,33 @@
 //!   agent that once sent such a call must not lose its session (SGLang refuses every later turn);
 //! - a content that is a list of text parts is flattened with a space between, unless the template iterates over the content.
 
-use serde_json::{Map, Value};
+use std::sync::Arc;
+
+use indexmap::IndexMap;
 
 use super::content_format::ContentFormat;
 use crate::TokenizerError;
+use crate::json::Json;
+
+type Fields = IndexMap<Arc<str>, Json>;
 
 pub(super) fn normalized(
-    messages: &Value,
+    messages: &[Json],
     format: ContentFormat,
-) -> Result<Vec<Value>, TokenizerError> {
-    let list = messages
-        .as_array()
-        .ok_or_else(|| broken("messages".into(), "must be an array"))?;
-    list.iter()
+) -> Result<Vec<Json>, TokenizerError> {
+    messages
+        .iter()
         .enumerate()
         .map(|(index, message)| {
             let place = format!("messages[{index}]");
-            let message = message
+            let fields = message
                 .as_object()
                 .ok_or_else(|| broken(place.clone(), "must be an object"))?;
-            if !message.get("role").is_some_and(Value::is_string) {
-                return Err(broken(format!("{place}.role"), "must be a string"));
-            }
-            normalized_message(message, format, &place).map(Value::Object)
+            let role = message
+                .get("role")
+                .and_then(Json::as_str)
+                .ok_or_else(|| broken(format!("{place}.role"), "must be a string"))?;
+            normalized_message(fields, role, format, &place).map(Json::Object)
         })
         .collect()
 }
@@ -40,28 +44,25 @@ fn broken(place: String, problem: impl Into<String>) -> TokenizerError {
 }
 
 fn normalized_message(
-    message: &Map<String, Value>,
+    message: &Fields,
+    role: &str,
     format: ContentFormat,
     place: &str,
-) -> Result<Map<String, Value>, TokenizerError> {
-    let mut seen: Map<String, Value> = message
+) -> Result<Fields, TokenizerError> {
+    let mut seen: Fields = message
         .iter()
         .filter(|(_, value)| !value.is_null())
-        .map(|(key, value)| (key.clone(), value.clone()))
+        .map(|(key, value)| (Arc::clone(key), value.clone()))
         .collect();
-    let role = message
-        .get("role")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
     let content = seen
-        .entry("content")
-        .or_insert_with(|| Value::String(String::new()));
-    if let Value::Array(parts) = content {
+        .entry("content".into())
+        .or_insert_with(|| Json::from(""));
+    if let Json::Array(parts) = content {
         *content = match format {
-            ContentFormat::Parts if role != "tool" => Value::Array(text_parts(parts, place)?),
-            _ => Value::String(flattened(parts, place)?),
+            ContentFormat::Parts if role != "tool" => Json::Array(text_parts(parts, place)?),
+            _ => Json::from(part_texts(parts, place)?.join(" ").as_str()),
         };
-    } else if !content.is_string() {
+    } else if content.as_str().is_none() {
         return Err(broken(
             format!("{place}.content"),
             "must be a string or an array of text parts",
@@ -74,14 +75,14 @@ fn normalized_message(
 }
 
 /// The text of every part; a part is a string or `{"type": "text", "text": ...}`.
-fn part_texts<'a>(parts: &'a [Value], place: &str) -> Result<Vec<&'a str>, TokenizerError> {
+fn part_texts<'a>(parts: &'a [Json], place: &str) -> Result<Vec<&'a str>, TokenizerError> {
     parts
         .iter()
         .enumerate()
         .map(|(index, part)| {
-            let kind = part.get("type").and_then(Value::as_str);
+            let kind = part.get("type").and_then(Json::as_str);
             let text = match kind {
-                Some("text" | "input_text") => part.get("text").and_then(Value::as_str),
+                Some("text" | "input_text") => part.get("text").and_then(Json::as_str),
                 _ => part.as_str(),
             };
             text.ok_or_else(|| {
@@ -97,28 +98,26 @@ fn part_texts<'a>(parts: &'a [Value], place: &str) -> Result<Vec<&'a str>, Token
         .collect()
 }
 
-fn flattened(parts: &[Value], place: &str) -> Result<String, TokenizerError> {
-    Ok(part_texts(parts, place)?.join(" "))
-}
-
-fn text_parts(parts: &[Value], place: &str) -> Result<Vec<Value>, TokenizerError> {
+fn text_parts(parts: &[Json], place: &str) -> Result<Vec<Json>, TokenizerError> {
     let texts = part_texts(parts, place)?;
     Ok(texts
         .into_iter()
-        .map(|text| serde_json::json!({"type": "text", "text": text}))
+        .map(|text| Json::object([("type", "text".into()), ("text", text.into())]))
         .collect())
 }
 
-fn parse_arguments(message: &mut Map<String, Value>) {
-    let Some(Value::Array(calls)) = message.get_mut("tool_calls") else {
+fn parse_arguments(message: &mut Fields) {
+    let Some(Json::Array(calls)) = message.get_mut("tool_calls") else {
         return;
     };
     for call in calls {
-        if let Some(arguments) = call.pointer_mut("/function/arguments")
+        if let Json::Object(call) = call
+            && let Some(Json::Object(function)) = call.get_mut("function")
+            && let Some(arguments) = function.get_mut("arguments")
             && let Some(text) = arguments.as_str()
-            && let Ok(object) = serde_json::from_str::<Map<String, Value>>(text)
+            && let Ok(object @ Json::Object(_)) = Json::parse(text)
         {
-            *arguments = Value::Object(object);
+            *arguments = object;
         }
     }
 }

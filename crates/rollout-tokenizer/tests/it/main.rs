@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod bounds;
+mod family;
 mod ids;
 mod loading;
 mod messages;

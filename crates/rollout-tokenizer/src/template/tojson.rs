@@ -5,7 +5,14 @@
 use std::fmt::Write as _;
 
 use minijinja::value::{Kwargs, Rest, ValueKind};
-use minijinja::{Error, ErrorKind, Value};
+use minijinja::{Error, ErrorKind, State, Value};
+
+use super::filters::is_generator;
+use super::variables;
+use crate::json::python_float;
+
+/// Deepest nesting that is written: what a request may nest, and what templates put around it.
+const MAX_DEPTH: usize = 200;
 
 struct Style {
     ascii: bool,
@@ -17,6 +24,7 @@ struct Style {
 
 /// `value | tojson(ensure_ascii=false, indent=none, separators=none, sort_keys=false)`, by keyword or by position.
 pub(super) fn tojson(
+    state: &State,
     value: &Value,
     positional: Rest<Value>,
     kwargs: Kwargs,
@@ -62,7 +70,7 @@ pub(super) fn tojson(
         sort_keys,
     };
     let mut out = String::new();
-    write_value(&mut out, &style, value, 0)?;
+    write_value(state, &mut out, &style, value, 0)?;
     Ok(out)
 }
 
@@ -90,16 +98,31 @@ fn indentation(indent: &Value) -> Result<Option<String>, Error> {
     Ok(Some(" ".repeat(width)))
 }
 
-fn write_value(out: &mut String, style: &Style, value: &Value, depth: usize) -> Result<(), Error> {
+fn write_value(
+    state: &State,
+    out: &mut String,
+    style: &Style,
+    value: &Value,
+    depth: usize,
+) -> Result<(), Error> {
+    // A list may be a lazy sum of sums, longer than any memory.
+    state.consume_fuel(1)?;
+    if depth > MAX_DEPTH {
+        return Err(invalid("values are nested too deep for JSON"));
+    }
     match value.kind() {
         ValueKind::None => out.push_str("null"),
         ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
         ValueKind::Number => out.push_str(&number(value)?),
         ValueKind::String => write_string(out, style, value.as_str().unwrap_or_default()),
-        ValueKind::Seq | ValueKind::Iterable => {
-            let items = value.try_iter()?.checked().collect::<Result<Vec<_>, _>>()?;
+        ValueKind::Seq | ValueKind::Iterable if !is_generator(value) => {
+            let mut items = Vec::new();
+            for item in value.try_iter()?.checked() {
+                state.consume_fuel(1)?;
+                items.push(item?);
+            }
             write_container(out, style, depth, ['[', ']'], &items, |out, item| {
-                write_value(out, style, item, depth + 1)
+                write_value(state, out, style, item, depth + 1)
             })?;
         }
         ValueKind::Map => {
@@ -120,10 +143,11 @@ fn write_value(out: &mut String, style: &Style, value: &Value, depth: usize) -> 
                 |out, (key, value)| {
                     write_string(out, style, key);
                     out.push_str(&style.key_separator);
-                    write_value(out, style, value, depth + 1)
+                    write_value(state, out, style, value, depth + 1)
                 },
             )?;
         }
+        ValueKind::Plain if variables::is_integer(value) => out.push_str(&number(value)?),
         kind => {
             return Err(Error::new(
                 ErrorKind::BadSerialization,
@@ -174,34 +198,17 @@ fn key_text(key: &Value) -> Result<String, Error> {
 }
 
 fn number(value: &Value) -> Result<String, Error> {
-    if value.is_integer() {
+    if variables::is_integer(value) {
         return Ok(value.to_string());
     }
-    Ok(python_float(f64::try_from(value.clone())?))
-}
-
-/// `float.__repr__`: the shortest digits that read back the same, with an exponent from 1e16 up and below 1e-4.
-fn python_float(number: f64) -> String {
-    if number.is_nan() {
-        return "NaN".into();
-    }
-    if number.is_infinite() {
-        return if number > 0.0 {
-            "Infinity"
-        } else {
-            "-Infinity"
-        }
-        .into();
-    }
-    let scientific = format!("{number:e}");
-    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    match exponent.parse::<i32>() {
-        Ok(exponent) if number != 0.0 && !(-4..16).contains(&exponent) => {
-            let sign = if exponent < 0 { '-' } else { '+' };
-            format!("{digits}e{sign}{:02}", exponent.abs())
-        }
-        _ => format!("{number:?}"),
-    }
+    let float = f64::try_from(value.clone())?;
+    Ok(if float.is_finite() {
+        python_float(float)
+    } else if float.is_nan() {
+        "NaN".into()
+    } else {
+        if float > 0.0 { "Infinity" } else { "-Infinity" }.into()
+    })
 }
 
 fn write_string(out: &mut String, style: &Style, text: &str) {
