@@ -33,7 +33,7 @@ struct VerifyArgs {
     /// Directory with tokenizer.json and the chat template.
     #[arg(long, value_name = "DIR")]
     tokenizer: PathBuf,
-    /// Family of the model: default, qwen3, qwen35, qwennext, glm47, nemotron3, kimi25, kimi26, minimax_m25, minimax_m27, deepseekv32,
+    /// Family of the model: default, qwen3, qwen35, qwennext, glm47, nemotron3, kimi25, kimi26, `minimax_m25`, `minimax_m27`, deepseekv32,
     /// deepseekv4 or inkling.
     #[arg(long, default_value = "default")]
     family: Family,
@@ -66,7 +66,7 @@ fn run_verify(args: &VerifyArgs, out: &mut impl Write) -> anyhow::Result<ExitCod
             .with_chat_template(&source)
             .with_context(|| path.display().to_string())?;
     }
-    let inheriting = Inheriting::new(Arc::new(tokenizer), args.family, kwargs(args)?)
+    let inheriting = Inheriting::new(Arc::new(tokenizer), args.family, &kwargs(args)?)
         .with_context(|| args.tokenizer.display().to_string())?;
     match verify(&inheriting, args.seed, args.conversations)
         .with_context(|| args.tokenizer.display().to_string())?

@@ -159,7 +159,9 @@ impl Route {
 impl Route {
     /// One worker, or a call for every engine.
     fn of_engines(listener: Listener, method: &Method, path: &str) -> Result<Self, ApiError> {
-        let worker = path.strip_prefix("/workers/").filter(|name| !name.is_empty());
+        let worker = path
+            .strip_prefix("/workers/")
+            .filter(|name| !name.is_empty());
         let call = EVERY_ENGINE.iter().find(|(name, _)| *name == path);
         if worker.is_none() && call.is_none() {
             return Err(no_route(path));

@@ -14,7 +14,8 @@ use crate::body::{self, Body};
 use crate::chat::{self, Dialect, Reply};
 use crate::error::ApiError;
 use crate::handlers::{
-    abort, claim, collect, create, every_engine, feed, fence, forward, launcher, plain, pod, session, workers,
+    abort, claim, collect, create, every_engine, feed, fence, forward, launcher, plain, pod,
+    session, workers,
 };
 use crate::route::{Listener, Route};
 use crate::state::Inner;

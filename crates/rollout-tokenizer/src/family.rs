@@ -42,9 +42,9 @@ pub enum Family {
     MinimaxM25,
     /// `MiniMax` M2.7.
     MinimaxM27,
-    /// DeepSeek V3.2.
+    /// `DeepSeek` V3.2.
     DeepseekV32,
-    /// DeepSeek V4.
+    /// `DeepSeek` V4.
     DeepseekV4,
     /// Inkling.
     Inkling,

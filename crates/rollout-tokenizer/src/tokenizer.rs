@@ -118,6 +118,10 @@ impl Tokenizer {
 
     /// The same tokenizer with another clock for templates that ask for the date (`strftime_now`); the default is the system's, in UTC.
     #[must_use]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "each template has a share in it"
+    )]
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.templates.set_clock(&clock);
         self

@@ -262,7 +262,10 @@ impl Config {
         ];
         for (field, text) in texts {
             if text.is_some_and(|text| text.trim().is_empty()) {
-                return Err(Error::config(field, "is empty; leave it out, or write a name"));
+                return Err(Error::config(
+                    field,
+                    "is empty; leave it out, or write a name",
+                ));
             }
         }
         if self.server.context_length < 16 {

@@ -109,8 +109,7 @@ impl Dataset {
     }
 }
 
-const ONE_MEANING: &str =
-    "a key of a row has one meaning: name different ones in promptKey, labelKey, metadataKey and toolsKey; they default to prompt, none, metadata and tools";
+const ONE_MEANING: &str = "a key of a row has one meaning: name different ones in promptKey, labelKey, metadataKey and toolsKey; they default to prompt, none, metadata and tools";
 const PROMPT_KEY_APART: &str = "!((has(self.promptKey) ? self.promptKey : 'prompt') in \
      [has(self.metadataKey) ? self.metadataKey : 'metadata', has(self.toolsKey) ? self.toolsKey : 'tools'])";
 const LABEL_KEY_APART: &str = "!has(self.labelKey) || !(self.labelKey in [has(self.promptKey) ? self.promptKey : 'prompt', \

@@ -207,7 +207,11 @@ impl Engines {
         let mut list = self.list.write();
         if let Some(known) = list.iter().find(|engine| engine.url() == new.url()) {
             let is_back = known.origin() == Origin::Given && known.set_left(false);
-            let arrival = if is_back { Arrival::New } else { Arrival::Known };
+            let arrival = if is_back {
+                Arrival::New
+            } else {
+                Arrival::Known
+            };
             return Ok((Arc::clone(known), arrival));
         }
         tracing::info!(engine = new.url(), "engine added");

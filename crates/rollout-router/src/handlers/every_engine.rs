@@ -48,7 +48,12 @@ pub(crate) async fn call(
         .map_err(|error| ApiError::Internal(error.to_string()))?;
     let failed = results.iter().filter(|(_, succeeded)| !succeeded).count();
     if failed > 0 {
-        tracing::warn!(path, failed, engines = results.len(), "engines failed a control call");
+        tracing::warn!(
+            path,
+            failed,
+            engines = results.len(),
+            "engines failed a control call"
+        );
     }
     let results: Vec<Value> = results.into_iter().map(|(result, _)| result).collect();
     let mut reply = Reply::json(json!({"engines": results}).to_string());

@@ -81,7 +81,10 @@ pub(crate) fn accept(inner: &Inner, body: &[u8]) -> Result<Response<Body>, ApiEr
         ));
     }
     let url = given(url)?;
-    let (engine, arrival) = inner.engines.add(&url).map_err(bad_url)?;
+    let (engine, arrival) = inner
+        .engines
+        .add(&url)
+        .map_err(|error| ApiError::BadRequest(error.to_string()))?;
     if arrival == Arrival::Known {
         return Err(ApiError::Conflict(format!(
             "{} is a worker already",
@@ -111,7 +114,10 @@ pub(crate) fn add(
     body: &[u8],
 ) -> Result<Response<Body>, ApiError> {
     let url = named(query, body)?;
-    inner.engines.add(&url).map_err(bad_url)?;
+    inner
+        .engines
+        .add(&url)
+        .map_err(|error| ApiError::BadRequest(error.to_string()))?;
     loads(inner)
 }
 
@@ -199,12 +205,11 @@ fn given(url: Option<String>) -> Result<String, ApiError> {
     })
 }
 
-fn bad_url(error: crate::engines::EngineUrlError) -> ApiError {
-    ApiError::BadRequest(error.to_string())
-}
-
 fn unknown(name: &str) -> ApiError {
-    ApiError::NotFound(format!("no worker {}: GET /workers lists them", decoded(name)))
+    ApiError::NotFound(format!(
+        "no worker {}: GET /workers lists them",
+        decoded(name)
+    ))
 }
 
 /// The last part of a path: an id, or an address with its slashes encoded.

@@ -66,7 +66,9 @@ impl Engine {
     /// The version of its weights, past the router.
     pub(crate) async fn weight_version(&self) -> String {
         use tower::ServiceExt;
-        let request = Request::get("/model_info").body(axum::body::Body::empty()).unwrap();
+        let request = Request::get("/model_info")
+            .body(axum::body::Body::empty())
+            .unwrap();
         let answer = self.simulator.router().oneshot(request).await.unwrap();
         let body = answer.into_body().collect().await.unwrap().to_bytes();
         let info: Value = serde_json::from_slice(&body).unwrap();

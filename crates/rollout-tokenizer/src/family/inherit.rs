@@ -92,7 +92,7 @@ impl Inheriting {
     pub fn new(
         tokenizer: Arc<Tokenizer>,
         family: Family,
-        defaults: Kwargs,
+        defaults: &Kwargs,
     ) -> Result<Self, FamilyError> {
         if !tokenizer.has_chat_template() {
             return Err(TokenizerError::NoChatTemplate.into());

@@ -162,7 +162,7 @@ fn check_boundary(inheriting: &Inheriting, before: &str) -> Result<Option<Found>
             }
         }
         Boundary::None => {
-            let Some(last) = ids.iter().rposition(|id| is_end(id)) else {
+            let Some(last) = ids.iter().rposition(is_end) else {
                 return Ok(None);
             };
             // An end token far from the end is one of an earlier message, or of a text that spells it.

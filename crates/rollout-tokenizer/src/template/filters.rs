@@ -216,6 +216,7 @@ fn indent(value: &Value, positional: Rest<Value>, named: Kwargs) -> Result<Strin
     Ok(indented)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the form of a filter")]
 fn join(
     state: &mut State,
     value: Value,

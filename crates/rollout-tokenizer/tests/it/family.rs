@@ -17,7 +17,7 @@ fn messages(text: &str) -> Vec<Json> {
 
 fn family(family: Family) -> Inheriting {
     let tokenizer = Arc::new(Tokenizer::builtin().unwrap());
-    Inheriting::new(tokenizer, family, Kwargs::new()).unwrap()
+    Inheriting::new(tokenizer, family, &Kwargs::new()).unwrap()
 }
 
 fn render(inheriting: &Inheriting, messages: &[Json]) -> Vec<u32> {
@@ -95,7 +95,7 @@ fn what_a_family_fixes_cannot_be_set_to_something_else() {
 fn a_request_that_sets_one_alias_replaces_all() {
     let defaults = Kwargs::from([("thinking".into(), Json::Bool(true))]);
     let tokenizer = Arc::new(Tokenizer::builtin().unwrap());
-    let deepseek = Inheriting::new(tokenizer, Family::DeepseekV32, defaults).unwrap();
+    let deepseek = Inheriting::new(tokenizer, Family::DeepseekV32, &defaults).unwrap();
     let request = Kwargs::from([("enable_thinking".into(), Json::Bool(false))]);
     let all = deepseek.kwargs(&request).unwrap();
     assert!(!all.contains_key("thinking"));
@@ -126,7 +126,7 @@ fn a_role_that_may_not_be_appended_is_named_with_its_place() {
 #[test]
 fn a_tokenizer_of_another_family_is_refused_with_what_it_lacks() {
     let tokenizer = Arc::new(Tokenizer::builtin().unwrap());
-    let error = Inheriting::new(tokenizer, Family::Glm47, Kwargs::new()).unwrap_err();
+    let error = Inheriting::new(tokenizer, Family::Glm47, &Kwargs::new()).unwrap_err();
     assert!(matches!(error, FamilyError::Foreign { .. }));
     assert_eq!(
         error.to_string(),
@@ -159,7 +159,7 @@ fn a_family_that_misses_the_line_break_is_told() {
 fn a_template_that_drops_reasoning_is_shown_with_the_smallest_conversation() {
     let tokenizer = Arc::new(Tokenizer::builtin().unwrap());
     let defaults = Kwargs::from([("strip_earlier_reasoning".into(), Json::Bool(true))]);
-    let inheriting = Inheriting::new(tokenizer, Family::Qwen3, defaults).unwrap();
+    let inheriting = Inheriting::new(tokenizer, Family::Qwen3, &defaults).unwrap();
     let found = verify(&inheriting, 7, 60).unwrap().unwrap_err();
     assert!(
         found.problem.contains("changes when messages are appended"),

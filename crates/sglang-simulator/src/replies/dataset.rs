@@ -34,7 +34,11 @@ impl Problems {
                 .add(&pair.prompt, &pair.label)
                 .map_err(|problem| Error::config(format!("{field}.pairs[{index}]"), problem))?;
         }
-        if let Some(path) = dataset.path.as_ref().filter(|_| problems.prompts.is_empty()) {
+        if let Some(path) = dataset
+            .path
+            .as_ref()
+            .filter(|_| problems.prompts.is_empty())
+        {
             let problem = format!("{} has no row: there is nothing to answer", path.display());
             return Err(Error::config(format!("{field}.path"), problem));
         }
