@@ -94,7 +94,7 @@ fn programs_read_json() {
     let bad = fixture("bad/dataset.yaml");
     let output = run(&["validate", "-o", "json", bad.to_str().unwrap()], "");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(report["objects"], 10);
+    assert_eq!(report["objects"], 16);
     let findings = report["findings"].as_array().unwrap();
     let first = findings
         .iter()
