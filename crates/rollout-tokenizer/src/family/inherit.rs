@@ -128,7 +128,7 @@ impl Inheriting {
             ends,
             line_break,
         };
-        let defaults = inheriting.kwargs(&defaults)?;
+        let defaults = inheriting.kwargs(defaults)?;
         Ok(Self {
             defaults,
             ..inheriting
