@@ -8,11 +8,16 @@
     reason = "a measurement that cannot go on stops"
 )]
 
+#[path = "../support/resident.rs"]
+mod resident;
+
 use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use rollout_router::{BodyError, Config, Router};
 use tower::Service;
+
+use resident::resident;
 
 const SESSIONS: u32 = 10_000;
 
@@ -47,15 +52,4 @@ async fn create(service: &mut rollout_router::Service) {
         .unwrap();
     let answer = service.call(request).await.unwrap();
     assert!(answer.status().is_success(), "{}", answer.status());
-}
-
-/// Resident memory in bytes.
-fn resident() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .unwrap();
-    let kibibytes: f64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
-    kibibytes * 1024.0
 }

@@ -12,6 +12,8 @@
 
 mod memory;
 mod replay;
+#[path = "../support/resident.rs"]
+mod resident;
 mod turns;
 
 fn main() {

@@ -2,16 +2,7 @@
 
 use rollout_session::{FinishReason, Forest, Generation, Shape, TurnContext};
 
-/// Resident memory in bytes.
-fn resident() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .unwrap();
-    let kibibytes: f64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
-    kibibytes * 1024.0
-}
+use crate::resident::resident;
 
 /// Turns of ids and log-probabilities, each of which repeats everything before it.
 pub(crate) fn measure() {

@@ -7,16 +7,10 @@ from langchain_openai import ChatOpenAI
 
 import task
 import words
-from bed import Bed
+from ways import IN_ONE_PIECE, FourWays
 
 
-class LangChain(unittest.TestCase):
-    flags = ("--time-scale", "100")
-
-    def setUp(self):
-        self.bed = Bed(task.SCRIPT, *self.flags)
-        self.addCleanup(self.bed.close)
-
+class LangChain(FourWays, unittest.TestCase):
     def run_task(self, stream, lose):
         session, base_url = self.bed.session()
         model = ChatOpenAI(base_url=base_url, api_key="EMPTY", model="any", max_retries=2, stream_usage=True)
@@ -40,20 +34,8 @@ class LangChain(unittest.TestCase):
         self.assertEqual(len(self.bed.agents.chats()), task.TURNS + lose)
         words.check(self, self.bed, session, task.TURNS)
 
-    def test_plain(self):
-        self.run_task(stream=False, lose=False)
-
-    def test_plain_with_a_lost_answer(self):
-        self.run_task(stream=False, lose=True)
-
-    def test_streamed(self):
-        self.run_task(stream=True, lose=False)
-
-    def test_streamed_with_a_lost_answer(self):
-        self.run_task(stream=True, lose=True)
-
 
 class LangChainInOnePiece(LangChain):
     """The same with an engine whose stream cannot be recorded."""
 
-    flags = ("--time-scale", "100", "--fault", "Status500@/model_info")
+    flags = IN_ONE_PIECE

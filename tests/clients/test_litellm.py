@@ -6,7 +6,7 @@ import litellm
 
 import task
 import words
-from bed import Bed
+from ways import IN_ONE_PIECE, FourWays
 
 litellm.suppress_debug_info = True
 
@@ -27,13 +27,7 @@ def ask(base_url, messages, stream):
     return answer
 
 
-class LiteLLM(unittest.TestCase):
-    flags = ("--time-scale", "100")
-
-    def setUp(self):
-        self.bed = Bed(task.SCRIPT, *self.flags)
-        self.addCleanup(self.bed.close)
-
+class LiteLLM(FourWays, unittest.TestCase):
     def run_task(self, stream, lose):
         session, base_url = self.bed.session()
         messages = [{"role": "user", "content": task.QUESTION}]
@@ -53,20 +47,8 @@ class LiteLLM(unittest.TestCase):
         self.assertEqual(len(self.bed.agents.chats()), task.TURNS + lose)
         words.check(self, self.bed, session, task.TURNS)
 
-    def test_plain(self):
-        self.run_task(stream=False, lose=False)
-
-    def test_plain_with_a_lost_answer(self):
-        self.run_task(stream=False, lose=True)
-
-    def test_streamed(self):
-        self.run_task(stream=True, lose=False)
-
-    def test_streamed_with_a_lost_answer(self):
-        self.run_task(stream=True, lose=True)
-
 
 class LiteLLMInOnePiece(LiteLLM):
     """The same with an engine whose stream cannot be recorded."""
 
-    flags = ("--time-scale", "100", "--fault", "Status500@/model_info")
+    flags = IN_ONE_PIECE

@@ -7,6 +7,7 @@ import openai
 import task
 import words
 from bed import Bed, eventually
+from ways import IN_ONE_PIECE, FourWays
 
 
 def ask(client, messages, stream, **more):
@@ -41,13 +42,7 @@ def solve(test, client, stream, before_turn=lambda turn: None):
     test.assertEqual(messages[-1]["content"], task.ANSWER)
 
 
-class OpenAI(unittest.TestCase):
-    def setUp(self):
-        self.bed = Bed(task.SCRIPT, *self.flags)
-        self.addCleanup(self.bed.close)
-
-    flags = ("--time-scale", "100")
-
+class OpenAI(FourWays, unittest.TestCase):
     def client(self, base_url, **more):
         client = openai.OpenAI(base_url=base_url, api_key="EMPTY", **more)
         self.addCleanup(client.close)
@@ -72,18 +67,6 @@ class OpenAI(unittest.TestCase):
 
     # Whether the engine is asked for streams.
     streams = True
-
-    def test_plain(self):
-        self.run_task(stream=False, lose=False)
-
-    def test_plain_with_a_lost_answer(self):
-        self.run_task(stream=False, lose=True)
-
-    def test_streamed(self):
-        self.run_task(stream=True, lose=False)
-
-    def test_streamed_with_a_lost_answer(self):
-        self.run_task(stream=True, lose=True)
 
     def test_options(self):
         session, base_url = self.bed.session()
@@ -113,7 +96,7 @@ class OpenAI(unittest.TestCase):
 class OpenAIInOnePiece(OpenAI):
     """The same with an engine whose stream cannot be recorded."""
 
-    flags = ("--time-scale", "100", "--fault", "Status500@/model_info")
+    flags = IN_ONE_PIECE
     streams = False
 
 

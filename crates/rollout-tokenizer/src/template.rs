@@ -101,10 +101,7 @@ impl Templates {
                 problem: "must be an array".into(),
             });
         };
-        let tools = input
-            .tools
-            .filter(|tools| !is_nothing(tools))
-            .map(Json::from);
+        let tools = input.tools.map(Json::from);
         let kwargs: Vec<(&str, Json)> = input
             .kwargs
             .iter()
@@ -149,8 +146,4 @@ impl Templates {
             .map(|(_, template)| template)
             .ok_or(TokenizerError::NoChatTemplate)
     }
-}
-
-fn is_nothing(tools: &Value) -> bool {
-    tools.is_null() || tools.as_array().is_some_and(Vec::is_empty)
 }

@@ -97,7 +97,8 @@ fn earlier(
 
 /// What a request says about being a repetition.
 fn evidence(parts: &Parts) -> Evidence {
-    let count = header_text(parts, &RETRY_COUNT).and_then(|count| count.parse::<u32>().ok());
+    let count = parts.headers.get(&RETRY_COUNT);
+    let count = count.and_then(|count| count.to_str().ok()?.parse::<u32>().ok());
     if count.is_some_and(|count| count > 0) {
         Evidence::Retry
     } else if parts.headers.contains_key(&IDEMPOTENCY_KEY) {
@@ -105,10 +106,6 @@ fn evidence(parts: &Parts) -> Evidence {
     } else {
         Evidence::None
     }
-}
-
-fn header_text(parts: &Parts, name: &http::HeaderName) -> Option<String> {
-    Some(parts.headers.get(name)?.to_str().ok()?.to_owned())
 }
 
 /// Starts a new turn in a task of its own.

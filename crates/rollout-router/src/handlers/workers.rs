@@ -99,8 +99,7 @@ pub(crate) fn accept(inner: &Inner, body: &[u8]) -> Result<Response<Body>, ApiEr
         "location": location,
         "message": "the worker takes requests from now on",
     });
-    let mut reply = Reply::json(body.to_string());
-    reply.status = StatusCode::ACCEPTED;
+    let mut reply = accepted(&body);
     if let Ok(location) = HeaderValue::from_str(&location) {
         reply.headers.insert(LOCATION, location);
     }
@@ -144,9 +143,13 @@ pub(crate) fn delete(inner: &Inner, name: &str) -> Result<Response<Body>, ApiErr
         "worker_id": engine.id(),
         "message": "the worker gets nothing new and is forgotten when its requests have ended",
     });
+    Ok(accepted(&body).into_response())
+}
+
+fn accepted(body: &Value) -> Reply {
     let mut reply = Reply::json(body.to_string());
     reply.status = StatusCode::ACCEPTED;
-    Ok(reply.into_response())
+    reply
 }
 
 fn take_away(inner: &Inner, engine: &Engine) -> Result<(), ApiError> {

@@ -12,6 +12,8 @@ use rollout_router::journal::{
     Entry, Journal, JournalError, JournalOptions, Recovered, RecoveredSession, SentRequest, Sync,
 };
 
+use crate::dice::Dice;
+
 fn options() -> JournalOptions {
     JournalOptions::default()
 }
@@ -296,19 +298,6 @@ async fn an_entry_is_waited_for_without_blocking() {
     waits.durable(Duration::from_mins(1)).await.unwrap();
     let again = journal.append(created(id(1))).unwrap();
     assert!(again.durable(Duration::from_mins(1)).await.is_err());
-}
-
-/// A small generator, so that each run does the same damage.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from((self.0 >> 33) % u64::try_from(sides).unwrap()).unwrap()
-    }
 }
 
 const SESSIONS: u32 = 12;

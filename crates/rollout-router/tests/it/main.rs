@@ -18,6 +18,9 @@ mod agent_abort;
 mod authority;
 mod both_engines;
 mod claims;
+// The same chance as in the tests of sessions.
+#[path = "../../../rollout-session/tests/it/dice.rs"]
+mod dice;
 mod disconnect;
 mod discovery;
 mod encryption;

@@ -8,6 +8,7 @@
 mod agent;
 mod codec;
 mod conversation;
+mod dice;
 mod golden;
 mod interleavings;
 mod json;

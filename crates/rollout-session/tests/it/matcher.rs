@@ -4,6 +4,7 @@ use rollout_session::Matcher;
 use rollout_session::matcher::UnknownMatcher;
 use serde_json::{Value, json};
 
+use crate::dice::Dice;
 use crate::python;
 
 /// Matches strictly, loosely, by role and content.
@@ -154,18 +155,7 @@ fn arguments_may_be_spelled_otherwise() {
     assert_eq!(verdict(&exact, &rounded), "001");
 }
 
-/// A small generator of numbers, so that each run compares the same messages.
-struct Dice(u64);
-
 impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from((self.0 >> 33) % u64::try_from(sides).unwrap()).unwrap()
-    }
-
     fn pick<'a>(&mut self, choices: &[&'a str]) -> &'a str {
         choices[self.roll(choices.len())]
     }

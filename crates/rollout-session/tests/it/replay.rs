@@ -1,8 +1,8 @@
 //! Replay rows: full, additional, of an indexer, and such that do not fit.
 
 use rollout_session::{
-    ChatReply, CollectOptions, Collected, Forest, Generation, ReplayPayload, RoutedExperts,
-    SampleStatus, TurnContext, codec, plan,
+    ChatReply, CollectOptions, Collected, Forest, Generation, ReplayPayload, ReplayRows,
+    RoutedExperts, SampleStatus, TurnContext, codec, plan,
 };
 use serde_json::json;
 
@@ -52,6 +52,12 @@ fn collect(forest: &Forest, options: CollectOptions) -> Collected {
         assert_eq!(viewed.rollout_routed_experts, sample.rollout_routed_experts);
     }
     collected
+}
+
+/// The rows of the first sample.
+fn experts(collected: &Collected) -> &ReplayRows {
+    let rows = &collected.samples[0].rollout_routed_experts;
+    rows.as_ref().unwrap()
 }
 
 /// Three turns: 3 + 2, 7 + 2, 11 + 2 tokens. `payload` answers what each turn's engine sends.
@@ -105,10 +111,7 @@ fn reasons(collected: &Collected) -> Vec<(u64, String)> {
 #[test]
 fn full_rows_are_those_of_the_last_turn() {
     let collected = collect(&session(full), options(false));
-    let rows_of = collected.samples[0]
-        .rollout_routed_experts
-        .as_ref()
-        .unwrap();
+    let rows_of = experts(&collected);
     assert_eq!(collected.samples[0].tokens.len(), 13);
     assert_eq!(rows_of.shape, [12, LAYERS, PER_LAYER]);
     assert_eq!(rows_of.bytes, rows(0, 12));
@@ -118,10 +121,7 @@ fn full_rows_are_those_of_the_last_turn() {
         ..options(false)
     };
     let collected = collect(&session(full), cut);
-    let rows_of = collected.samples[0]
-        .rollout_routed_experts
-        .as_ref()
-        .unwrap();
+    let rows_of = experts(&collected);
     assert_eq!((rows_of.shape[0], &rows_of.bytes), (11, &rows(0, 11)));
     assert_eq!(collected.samples[0].status, SampleStatus::Truncated);
 }
@@ -150,14 +150,7 @@ fn a_turn_without_rows_after_one_with_rows_begins_no_part_of_the_sample() {
     });
     let collected = collect(&lacking, options(false));
     assert_eq!(collected.samples[0].tokens.len(), 5);
-    assert_eq!(
-        collected.samples[0]
-            .rollout_routed_experts
-            .as_ref()
-            .unwrap()
-            .shape[0],
-        4
-    );
+    assert_eq!(experts(&collected).shape[0], 4);
     assert_eq!(reasons(&collected), []);
     // The other way round the later rows cover everything.
     let late = session(|turn, total| {
@@ -168,14 +161,7 @@ fn a_turn_without_rows_after_one_with_rows_begins_no_part_of_the_sample() {
         }
     });
     let collected = collect(&late, options(false));
-    assert_eq!(
-        collected.samples[0]
-            .rollout_routed_experts
-            .as_ref()
-            .unwrap()
-            .shape[0],
-        12
-    );
+    assert_eq!(experts(&collected).shape[0], 12);
 }
 
 #[test]
@@ -205,14 +191,7 @@ fn rows_that_do_not_fit_shorten_the_sample_and_say_why() {
     ] {
         let collected = collect(&bad(payload), options(false));
         assert_eq!(collected.samples[0].tokens.len(), 9);
-        assert_eq!(
-            collected.samples[0]
-                .rollout_routed_experts
-                .as_ref()
-                .unwrap()
-                .bytes,
-            rows(0, 8)
-        );
+        assert_eq!(experts(&collected).bytes, rows(0, 8));
         assert_eq!(reasons(&collected), [(3, reason.to_owned())]);
     }
     let none = session(|_, _| (Some(ReplayPayload::Rows(vec![0; 4])), None));
@@ -224,10 +203,7 @@ fn rows_that_do_not_fit_shorten_the_sample_and_say_why() {
 #[test]
 fn additional_rows_are_put_together() {
     let collected = collect(&session(additional), options(true));
-    let rows_of = collected.samples[0]
-        .rollout_routed_experts
-        .as_ref()
-        .unwrap();
+    let rows_of = experts(&collected);
     assert_eq!(rows_of.shape, [12, LAYERS, PER_LAYER]);
     assert_eq!(rows_of.bytes, rows(0, 12));
     let cut = CollectOptions {
@@ -235,14 +211,7 @@ fn additional_rows_are_put_together() {
         ..options(true)
     };
     let collected = collect(&session(additional), cut);
-    assert_eq!(
-        collected.samples[0]
-            .rollout_routed_experts
-            .as_ref()
-            .unwrap()
-            .bytes,
-        rows(0, 11)
-    );
+    assert_eq!(experts(&collected).bytes, rows(0, 11));
     let collected = collect(&session(|_, _| (None, Some(0))), options(true));
     assert_eq!(collected.samples[0].rollout_routed_experts, None);
     assert_eq!(collected.samples[0].tokens.len(), 13);
@@ -289,14 +258,7 @@ fn additional_rows_with_a_hole_shorten_the_sample() {
         let collected = collect(&forest, options(true));
         assert_eq!(collected.samples[0].tokens, [1, 2, 3, 50, 51], "{reason}");
         assert_eq!(collected.samples[0].status, SampleStatus::Completed);
-        assert_eq!(
-            collected.samples[0]
-                .rollout_routed_experts
-                .as_ref()
-                .unwrap()
-                .bytes,
-            rows(0, 4)
-        );
+        assert_eq!(experts(&collected).bytes, rows(0, 4));
         assert_eq!(reasons(&collected), [(2, reason.to_owned())]);
     }
 }
