@@ -4,21 +4,28 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, Client};
 use rollout_operator::api::{crd, meta};
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 
 /// Longest wait for anything that the control plane does by itself.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A client, with both definitions in force.
 pub(crate) async fn client() -> Client {
+    static INSTALLED: OnceCell<()> = OnceCell::const_new();
     let client = Client::try_default()
         .await
         .expect("these tests run inside a cluster: ./test cluster");
+    INSTALLED.get_or_init(|| install(&client)).await;
+    client
+}
+
+async fn install(client: &Client) {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     for (_, definition) in crd::all() {
         let name = definition["metadata"]["name"].as_str().unwrap();
@@ -34,7 +41,6 @@ pub(crate) async fn client() -> Client {
             .unwrap()
             .unwrap();
     }
-    client
 }
 
 /// A namespace of its own for a test.
@@ -47,6 +53,15 @@ pub(crate) async fn namespace(client: &Client, name: &str) -> String {
         .await
         .unwrap();
     name
+}
+
+/// Deletes the namespace of a test that is over, with everything that runs in it: the node has two cores for those that come after.
+pub(crate) async fn end(client: Client, namespace: &str) {
+    let namespaces: Api<Namespace> = Api::all(client);
+    namespaces
+        .delete(namespace, &DeleteParams::default())
+        .await
+        .unwrap();
 }
 
 /// The objects of one of our kinds.

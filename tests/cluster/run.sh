@@ -11,7 +11,7 @@ logs=$root/out/cluster/$CLUSTER_NAME
 # What the tests say.
 said=$logs/tests.log
 # Longest time for all tests, in seconds.
-patience=${ROLLOUT_CLUSTER_PATIENCE:-1500}
+patience=${ROLLOUT_CLUSTER_PATIENCE:-2400}
 
 # Prints the path of the tests' program.
 tests_program() {
@@ -28,6 +28,7 @@ tests() {
   exec 8> >(exec tee -i -a "$said" 9>&-)
   teller=$!
   timeout --foreground "$patience" bash "$cluster" in env RUST_BACKTRACE=0 \
+    ROLLOUT_TEST_OPERATOR="$work/rollout-operator" \
     ROLLOUT_TEST_HELM="$(home_of helm)/helm" ROLLOUT_TEST_MONITORING="$(home_of monitoring)/servicemonitors.yaml" \
     ROLLOUT_TEST_SGLANG="${sglang[0]:-}" ROLLOUT_TEST_SGLANG_MODEL="${sglang[1]:-}" "$program" "$@" >&8 2>&1 8>&- 9>&- || code=$?
   exec 8>&-
@@ -88,7 +89,7 @@ bash "$recipe/build.sh" "${cluster_parts[@]}" agents helm monitoring
 say "building image and tests"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-bash "$root/scripts/build-image" "$work/operator.tar" "${ROLLOUT_PROFILE:-dev}"
+bash "$root/scripts/build-image" "$work/operator.tar" "${ROLLOUT_PROFILE:-cluster}" "$work/rollout-operator"
 # A test that was asked for by name may do without 3 GB.
 [[ $# -gt 0 && $* != *sglang* ]] || prepare_sglang
 program=$(cd "$root" && tests_program)
@@ -109,8 +110,8 @@ if [ $# -gt 0 ]; then
 else
   # These install the operator for the whole cluster: they go first, one at a time, and leave it as it was.
   tests --test-threads 1 packaging::
-  # These wait for the cluster more than they compute.
-  tests --test-threads 4 --skip packaging:: --skip sglang:: --skip agents:: --skip faults::
+  # These wait for the cluster as much as they compute: more of them at once make each slower, and all together no faster.
+  tests --test-threads 3 --skip packaging:: --skip sglang:: --skip agents:: --skip faults::
   # These start a real engine, which wants both cores.
   tests --test-threads 1 sglang::
   # These start hundreds of sessions.

@@ -107,4 +107,5 @@ async fn an_engine_takes_no_work_before_it_has_the_checkpoint_of_its_pool() {
             field.pool_status("pool").await["display"]["weights"] == "12"
         })
         .await;
+    field.end().await;
 }

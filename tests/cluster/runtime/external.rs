@@ -70,6 +70,7 @@ async fn engines_behind_a_service_are_asked_used_and_left_alone() {
         .pool_becomes("outer", "Suspended", "True/Suspended")
         .await;
     assert_eq!(field.engine_uids("inner").await, left);
+    field.end().await;
 }
 
 #[tokio::test]
@@ -124,4 +125,5 @@ async fn engines_by_url_that_lack_something_are_named_and_jobs_wait_for_better_o
     field
         .job_becomes("job", "Complete", "True/TargetReached")
         .await;
+    field.end().await;
 }

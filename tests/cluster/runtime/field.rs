@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::controller::{Controller, until};
 use super::pools::{condition, create, pool, samples_claim};
-use crate::api::{client, namespace, objects};
+use crate::api::{client, end, namespace, objects};
 
 /// Simulated engines that ask for next to nothing: the node has two cores for all tests.
 pub(super) fn small_engines(replicas: i32, simulator: &Value) -> Value {
@@ -50,6 +50,10 @@ impl Field {
             client,
             namespace,
         }
+    }
+
+    pub(super) async fn end(self) {
+        end(self.client, &self.namespace).await;
     }
 
     pub(super) async fn pool(&self, name: &str, spec: &Value) {

@@ -133,6 +133,7 @@ async fn clients_of_the_pools_router_notice_nothing_of_its_update() {
     // Both engines had work, and engines were not touched.
     let pool = field.pool_status("p").await;
     assert_eq!(pool["readyReplicas"], 2, "{pool}");
+    field.end().await;
 }
 
 #[tokio::test]
@@ -175,4 +176,5 @@ async fn a_pool_tells_the_versions_of_its_engines_and_which_one_is_paused() {
     assert_eq!(said["readyReplicas"], 2, "{said}");
     tell("/continue_generation").await;
     told("none is paused", 0).await;
+    field.end().await;
 }

@@ -145,6 +145,7 @@ async fn engines_behind_https_are_known_by_the_ca_that_the_pool_names() {
     assert_eq!(field.job_status("job").await["output"]["samples"], 4);
     let settled: Api<ConfigMap> = field.all();
     assert!(settled.get_opt("cas").await.unwrap().is_some());
+    field.end().await;
 }
 
 /// The kubelet brings another Secret to a Pod within two minutes; a new Pod has it at once.
@@ -231,4 +232,5 @@ async fn engines_with_a_key_are_tested_with_it_and_a_wrong_one_is_told() {
                 .is_empty()
         })
         .await;
+    field.end().await;
 }

@@ -101,4 +101,5 @@ async fn a_model_is_still_there_when_its_engine_starts_again() {
         field.pool_becomes(pool, "Ready", "True/AsExpected").await;
         assert_eq!(engine(&field, pool).await.1, 1, "{pool}");
     }
+    field.end().await;
 }

@@ -78,4 +78,5 @@ async fn a_job_of_one_turn_has_the_tokens_of_its_pools_tokenizer() {
     let sample: Value = serde_json::from_str(samples.lines().next().unwrap()).unwrap();
     let tokens: Vec<u32> = serde_json::from_value(sample["tokens"].clone()).unwrap();
     assert_eq!(tokens[..expected.len()], expected, "{sample}");
+    field.end().await;
 }

@@ -69,6 +69,7 @@ async fn a_pool_is_scaled_by_its_sub_resource() {
                 && scale(&field, "pool").await.status.unwrap().replicas == 0
         })
         .await;
+    field.end().await;
 }
 
 #[tokio::test]
@@ -122,6 +123,7 @@ async fn an_update_under_load_loses_no_sample() {
     for what in ["failed", "lost", "recycled"] {
         assert_eq!(progress["groups"][what], 0, "{status}");
     }
+    field.end().await;
 }
 
 #[tokio::test]
@@ -142,6 +144,7 @@ async fn a_job_goes_around_an_engine_that_somebody_paused() {
         .job_becomes("job", "Complete", "True/TargetReached")
         .await;
     assert_eq!(field.job_status("job").await["output"]["samples"], 4);
+    field.end().await;
 }
 
 #[tokio::test]
@@ -187,6 +190,7 @@ async fn a_paused_update_waits_and_a_suspended_pool_comes_back() {
         .await;
     field.pool_becomes("pool", "Ready", "True/AsExpected").await;
     assert_eq!(field.engine_uids("pool").await.len(), 1);
+    field.end().await;
 }
 
 #[tokio::test]
@@ -228,6 +232,7 @@ async fn another_operator_restarts_no_engine_until_the_spec_changes() {
     let changed = deployments.get("pool-engine").await.unwrap();
     assert_ne!(changed.annotations()[annotations::REVISION], revision);
     assert_ne!(changed.metadata.generation, generation);
+    field.end().await;
 }
 
 /// A pool of one engine whose Pod has this too.
@@ -273,6 +278,7 @@ async fn an_engine_that_cannot_start_is_told_and_heals_when_the_spec_is_edited()
             .pool_becomes(pool, "Stalled", "False/AsExpected")
             .await;
     }
+    field.end().await;
 }
 
 #[tokio::test]
@@ -339,4 +345,5 @@ async fn what_others_add_to_engines_stays_and_what_they_change_of_ours_does_not(
         deployment.annotations()["argocd.argoproj.io/tracking-id"],
         "x"
     );
+    field.end().await;
 }

@@ -12,8 +12,8 @@ use rollout_operator::api::meta::{self, labels};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::api::{client, namespace, objects};
-use crate::runtime::controller::{Controller, until};
+use crate::api::{client, end, namespace, objects};
+use crate::runtime::controller::{Controller, repeated, until};
 use crate::runtime::pools::{condition, create, pool, samples_claim};
 
 /// A namespace with a pool of simulated engines, a volume for samples, and a controller.
@@ -88,11 +88,7 @@ impl Place {
             jobs.items.is_empty()
         })
         .await;
-        let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        namespaces
-            .delete(&self.namespace, &DeleteParams::default())
-            .await
-            .unwrap();
+        end(self.client, &self.namespace).await;
     }
 
     /// Runs a command beside the samples to its end; answers its words.
@@ -229,14 +225,9 @@ impl Place {
         &self,
         what: &str,
         limit: Duration,
-        mut holds: impl AsyncFnMut() -> bool,
+        holds: impl AsyncFnMut() -> bool,
     ) {
-        let waits = async {
-            while !holds().await {
-                tokio::time::sleep(Duration::from_millis(200)).await;
-            }
-        };
-        let in_time = tokio::time::timeout(limit, waits).await;
+        let in_time = tokio::time::timeout(limit, repeated(holds)).await;
         assert!(
             in_time.is_ok(),
             "not in time: {what}\n{}",
