@@ -96,9 +96,9 @@ async fn a_node_that_is_lost_costs_an_attempt_and_nothing_else() {
         .await;
     let status = place.status("endless").await;
     assert_eq!(status["attempt"], 1, "{status}");
-    let drivers = place.of::<Pod>("endless").await;
-    assert_eq!(drivers.len(), 1);
-    assert!(drivers[0].metadata.deletion_timestamp.is_none());
+    let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+    let driver = pods.get("endless-driver-1").await.unwrap();
+    assert!(driver.metadata.deletion_timestamp.is_none());
 
     let node = only_node(&place.client).await;
     nodes

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{
-    ConfigMap, Event, Namespace, PersistentVolumeClaim, Pod, Secret, Service,
-};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, PersistentVolumeClaim, Pod, Secret, Service};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, LogParams, Patch, PatchParams};
 use kube::{Client, Resource, ResourceExt};
