@@ -96,8 +96,7 @@ async fn a_node_that_is_lost_costs_an_attempt_and_nothing_else() {
         .await;
     let status = place.status("endless").await;
     assert_eq!(status["attempt"], 1, "{status}");
-    let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
-    let driver = pods.get("endless-driver-1").await.unwrap();
+    let driver = place.all::<Pod>().get("endless-driver-1").await.unwrap();
     assert!(driver.metadata.deletion_timestamp.is_none());
 
     let node = only_node(&place.client).await;

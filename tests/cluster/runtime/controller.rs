@@ -185,17 +185,25 @@ fn read(file: &Path) -> String {
     std::fs::read_to_string(file).unwrap_or_default()
 }
 
-/// Waits until something holds; says what did not, with the controller's log.
+/// Waits until something holds that should at once; says what did not, with the controller's log.
 pub(crate) async fn until(what: &str, controller: &Controller, holds: impl AsyncFnMut() -> bool) {
-    let in_time = tokio::time::timeout(PATIENCE, repeated(holds)).await;
-    assert!(in_time.is_ok(), "not in time: {what}\n{}", controller.log());
+    within(PATIENCE, what, controller, holds).await;
 }
 
-/// Looks until something holds.
-pub(crate) async fn repeated(mut holds: impl AsyncFnMut() -> bool) {
-    let [mut pause, longest] = LOOKS;
-    while !holds().await {
-        tokio::time::sleep(pause).await;
-        pause = longest.min(pause * 5 / 4);
-    }
+/// The same for what may take longer.
+pub(crate) async fn within(
+    limit: Duration,
+    what: &str,
+    controller: &Controller,
+    mut holds: impl AsyncFnMut() -> bool,
+) {
+    let looks = async {
+        let [mut pause, longest] = LOOKS;
+        while !holds().await {
+            tokio::time::sleep(pause).await;
+            pause = longest.min(pause * 5 / 4);
+        }
+    };
+    let in_time = tokio::time::timeout(limit, looks).await;
+    assert!(in_time.is_ok(), "not in time: {what}\n{}", controller.log());
 }

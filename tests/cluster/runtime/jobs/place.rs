@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::api::{client, end, namespace, objects};
-use crate::runtime::controller::{Controller, repeated, until};
+use crate::runtime::controller::{Controller, until, within};
 use crate::runtime::pools::{condition, create, pool, samples_claim};
 
 /// A namespace with a pool of simulated engines, a volume for samples, and a controller.
@@ -225,12 +225,7 @@ impl Place {
         limit: Duration,
         holds: impl AsyncFnMut() -> bool,
     ) {
-        let in_time = tokio::time::timeout(limit, repeated(holds)).await;
-        assert!(
-            in_time.is_ok(),
-            "not in time: {what}\n{}",
-            self.controller.log()
-        );
+        within(limit, what, &self.controller, holds).await;
     }
 
     /// No event of the job warns of anything.

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
 use rollout_operator::api::meta;
 use rollout_tokenizer::Tokenizer;
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::engine::{Engine, LIMIT, is_ready, model, of_machine, pool};
-use crate::api::{client, namespace, objects};
+use crate::api::{client, end, namespace, objects};
 use crate::runtime::jobs::place::Place;
 use crate::runtime::pools::{condition, create, pool as pool_of};
 use crate::runtime::tokenizers::{ids, other_files};
@@ -302,10 +301,7 @@ async fn jobs_on_one_engine_of_their_pool_of_an_external_one_and_of_another_name
     assert_eq!(engine.life.1, 0, "the engine's container started again");
     let place = place.moved_to(&other).await;
     far(&place, &home).await;
-    let namespaces: Api<Namespace> = Api::all(place.client.clone());
+    let client = place.client.clone();
     place.end().await;
-    namespaces
-        .delete(&home, &DeleteParams::default())
-        .await
-        .unwrap();
+    end(client, &home).await;
 }
