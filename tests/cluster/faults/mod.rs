@@ -210,7 +210,7 @@ async fn jobs_end_whole_whatever_is_killed() {
     for way in 0..Load::WAYS.len() {
         load.begin(&place, way).await;
     }
-    let pace = Pace::watch(place.jobs.clone());
+    let watch = Pace::watch(place.jobs.clone());
     let mut table = Table::new(seed);
     // Every kind has its turn, in an order by chance.
     let mut kinds: Vec<Kind> = Vec::new();
@@ -257,7 +257,7 @@ async fn jobs_end_whole_whatever_is_killed() {
             .await;
     }
     table.settling = last_kill.elapsed();
-    table.pause = pace.end();
+    table.pause = watch.end();
     for job in &load.begun {
         table.add(&place.status(job).await);
         let groups = &place.status(job).await["progress"]["groups"];

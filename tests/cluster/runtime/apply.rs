@@ -50,6 +50,9 @@ pub(super) fn object(
     name: &str,
     body: Value,
 ) -> Value {
+    let Value::Object(body) = body else {
+        panic!("an object's body is an object: {body}")
+    };
     let mut object = json!({
         "apiVersion": api_version,
         "kind": kind,
@@ -59,10 +62,7 @@ pub(super) fn object(
             "labels": {"app.kubernetes.io/managed-by": "rollout-operator", "rollout-operator.dev/pool": "p"},
         },
     });
-    object
-        .as_object_mut()
-        .unwrap()
-        .extend(body.as_object().unwrap().clone());
+    object.as_object_mut().unwrap().extend(body);
     object
 }
 

@@ -122,7 +122,7 @@ async fn end_whole(place: Place) {
         assert_eq!(status["recentFailures"], Value::Null, "{job}: {status}");
         place.nothing_left(job).await;
         let driver = format!("{job}-driver-1");
-        assert_eq!(place.of::<Pod>(job).await, [driver.clone()]);
+        assert_eq!(place.of::<Pod>(job).await, std::slice::from_ref(&driver));
         let driver = place.all::<Pod>().get(&driver).await.unwrap();
         let containers = driver.status.unwrap().container_statuses.unwrap();
         assert_eq!(containers[0].restart_count, 0, "{job}");

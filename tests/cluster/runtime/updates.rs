@@ -195,6 +195,7 @@ async fn a_paused_update_waits_and_a_suspended_pool_comes_back() {
 
 #[tokio::test]
 async fn another_operator_restarts_no_engine_until_the_spec_changes() {
+    const NEXT: &str = "localhost/rollout-operator:next";
     let mut field = Field::new("upgrade").await;
     let mut spec = engines(1);
     spec["router"] = json!({});
@@ -204,7 +205,6 @@ async fn another_operator_restarts_no_engine_until_the_spec_changes() {
     field.controller.signal(Signal::SIGTERM);
     field.controller.end().await;
 
-    const NEXT: &str = "localhost/rollout-operator:next";
     field.controller = Controller::of_image(&field.namespace, NEXT).await;
     let deployments = field.all::<Deployment>();
     let images = async |name: &str| {

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, ListParams};
 use serde_json::json;
 
 use super::place::{CALL, Place, endless};
@@ -204,7 +204,11 @@ async fn agents_that_nobody_needs_go_while_the_job_runs_and_the_busy_one_stays()
 }
 
 async fn running_agents(place: &Place) -> Vec<String> {
-    let pods = place.all::<Pod>().list(&Default::default()).await.unwrap();
+    let pods = place
+        .all::<Pod>()
+        .list(&ListParams::default())
+        .await
+        .unwrap();
     let pods = pods.into_iter().filter(|pod| {
         let phase = pod
             .status

@@ -187,6 +187,11 @@ fn driver_with(volume: &Value) -> Value {
 
 /// Jobs that name something that is not there, each in another field, and what they are told. What may be read is looked up before an attempt begins.
 fn named() -> Vec<(&'static str, Value, &'static str)> {
+    [named_by_agents(), named_by_driver()].concat()
+}
+
+/// In what the agents' Pods are made of.
+fn named_by_agents() -> Vec<(&'static str, Value, &'static str)> {
     let mounts = json!({"volumeMounts": [{"name": "more", "mountPath": "/more"}]});
     let of_agent = |volume: Value| {
         let mut volume = volume;
@@ -206,11 +211,6 @@ fn named() -> Vec<(&'static str, Value, &'static str)> {
     let function = json!({"agentic": {"agent": {"function": {
         "path": "agent.run", "image": "localhost/python:1", "code": {"configMap": {"name": "later"}},
     }}}});
-    let plugins = |more: Value| {
-        let mut plugins = more;
-        plugins["image"] = json!("localhost/python:1");
-        json!({"plugins": plugins})
-    };
     vec![
         (
             "env",
@@ -265,6 +265,17 @@ fn named() -> Vec<(&'static str, Value, &'static str)> {
             beside(json!({"envFrom": [{"secretRef": {"name": "later"}}]})),
             "secret \"later\" not found",
         ),
+    ]
+}
+
+/// In what the driver's Pod is made of, plug-ins included.
+fn named_by_driver() -> Vec<(&'static str, Value, &'static str)> {
+    let plugins = |more: Value| {
+        let mut plugins = more;
+        plugins["image"] = json!("localhost/python:1");
+        json!({"plugins": plugins})
+    };
+    vec![
         (
             "driver-map",
             driver_with(&json!({"configMap": {"name": "later"}})),

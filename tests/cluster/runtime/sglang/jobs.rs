@@ -1,6 +1,7 @@
 //! Jobs on a real engine: of a pool that starts it, and of one that knows it as external.
 
 use std::collections::BTreeSet;
+use std::fmt::Write;
 use std::path::Path;
 
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
@@ -141,12 +142,14 @@ async fn has_both_turns(place: &Place, job: &str) {
 fn fetched(directory: &Path) -> String {
     let hex = |data: &[u8]| -> String {
         let digest = Sha256::digest(data);
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+        digest
+            .iter()
+            .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
     };
     let mut files = String::new();
     for name in rollout_driver::tokenizer_files::FILES {
         if let Ok(data) = std::fs::read(directory.join(name)) {
-            files += &format!("{name} {}\n", hex(&data));
+            writeln!(files, "{name} {}", hex(&data)).unwrap();
         }
     }
     format!("sha256 {}", hex(files.as_bytes()))
